@@ -1,0 +1,1 @@
+"""What carries remediation commands out."""

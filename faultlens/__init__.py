@@ -1,0 +1,1 @@
+"""What all parts share: events, topics, codec, catalogue and signatures, settings, store client."""

@@ -1,0 +1,1 @@
+"""Where events come from: importers, the simulated fleet, agents, launchers and bridges."""

@@ -1,0 +1,1 @@
+"""What keeps the answers: rows, migrations and the writer into ClickHouse."""

@@ -1,0 +1,1 @@
+"""Objectives, indicators, the report and the answers for people."""

@@ -1,0 +1,1 @@
+"""The processors: pure state machines that turn events into verdicts, states, ledgers and objectives."""

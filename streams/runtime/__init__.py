@@ -1,0 +1,1 @@
+"""What runs a processor: the task with its atomic commit, the log and the state under it."""
