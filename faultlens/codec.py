@@ -1,0 +1,186 @@
+"""Bytes to events and back: CloudEvents 1.0 in structured JSON, checked against the contract."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from faultlens.clock import moment_of, ms_of
+from faultlens.errors import InvalidEventError, Reason
+from faultlens.events import FAULT_KINDS, Data, Moment, NodeFault
+from faultlens.topics import TYPE_OF, TYPES, EventType
+
+MAX_RECORD_BYTES: Final = 256 * 1024
+# Reports of one node hardly differ from one to the next; decoding the same bytes twice is most of a replay's work.
+_HEALTH_MEMO_ENTRIES: Final = 8_192
+
+
+class Event(Struct, frozen=True, gc=False):
+    """A decoded event: who said what about which subject, and when (milliseconds since the epoch).
+
+    `time_ms` is when it happened by its source's clock, corrected where that clock is known to be wrong (`skewed`).
+    """
+
+    type: str
+    source: str
+    id: str
+    subject: str
+    time_ms: int
+    data: Data
+    sent_ms: int | None = None
+    recorded_ms: int | None = None
+    skewed: bool = False
+
+
+class _Envelope(Struct, gc=False):
+    specversion: str
+    type: str
+    source: str
+    id: str
+    subject: str
+    time: Moment
+    data: Raw
+    senttime: Moment | None = None
+    recordedtime: Moment | None = None
+
+
+class _OutEnvelope(Struct, omit_defaults=True, gc=False):
+    specversion: str
+    type: str
+    source: str
+    id: str
+    subject: str
+    time: datetime
+    data: Data
+    senttime: datetime | None = None
+    recordedtime: datetime | None = None
+
+
+_decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Decoder:
+    """Decodes records; keeps a bounded memo of health reports, which repeat byte by byte."""
+
+    def __init__(self, types: dict[str, EventType] = TYPES) -> None:
+        self._decoders = {name: (msgspec.json.Decoder(t.data).decode, t.subject) for name, t in types.items()}
+        self._health: dict[bytes, Data] = {}
+
+    def decode(self, raw: bytes) -> Event:
+        """Return the event in `raw`; InvalidEventError tells precisely what is wrong with it."""
+        try:
+            envelope = _decode_envelope(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _broken(raw, error) from None
+        if len(raw) > MAX_RECORD_BYTES:
+            raise InvalidEventError("too_large", f"{len(raw)} bytes, at most {MAX_RECORD_BYTES} are accepted")
+        if envelope.specversion != "1.0":
+            raise InvalidEventError("bad_value", f"specversion is {envelope.specversion!r}, expected '1.0'")
+        try:
+            decode_data, subject_field = self._decoders[envelope.type]
+        except KeyError:
+            raise InvalidEventError("unknown_type", f"type {envelope.type!r} is not of this contract") from None
+        data = self._data(envelope, decode_data)
+        subject = getattr(data, subject_field)
+        if subject != envelope.subject:
+            raise InvalidEventError(
+                "subject_mismatch", f"subject is {envelope.subject!r} but data.{subject_field} is {subject!r}"
+            )
+        return Event(
+            envelope.type,
+            envelope.source,
+            envelope.id,
+            envelope.subject,
+            ms_of(envelope.time),
+            data,
+            None if envelope.senttime is None else ms_of(envelope.senttime),
+            None if envelope.recordedtime is None else ms_of(envelope.recordedtime),
+        )
+
+    def _data(self, envelope: _Envelope, decode_data: Any) -> Data:
+        if envelope.type != "faultlens.node.health.v1":
+            return _checked(decode_data, envelope)
+        key = bytes(envelope.data)
+        known = self._health.get(key)
+        if known is None:
+            if len(self._health) >= _HEALTH_MEMO_ENTRIES:
+                self._health.clear()
+            known = self._health[key] = _checked(decode_data, envelope)
+        return known
+
+
+def _checked(decode_data: Any, envelope: _Envelope) -> Data:
+    try:
+        return decode_data(envelope.data)  # type: ignore[no-any-return]
+    except msgspec.ValidationError as error:
+        if envelope.type == "faultlens.node.fault.v1" and str(error).endswith("`$.kind`"):
+            return _fault_of_unknown_kind(envelope.data)
+        raise InvalidEventError(_reason_of(error), f"data of {envelope.type}: {error}") from None
+
+
+def _fault_of_unknown_kind(raw: Raw) -> NodeFault:
+    """Return the fault with kind `other`: a kind that a newer producer knows is recorded, not refused."""
+    fields = msgspec.json.decode(raw)
+    if isinstance(fields.get("kind"), str) and fields["kind"] not in FAULT_KINDS:
+        fields["kind"] = "other"
+    try:
+        return msgspec.convert(fields, NodeFault)
+    except msgspec.ValidationError as error:
+        raise InvalidEventError(_reason_of(error), f"data of faultlens.node.fault.v1: {error}") from None
+
+
+def _reason_of(error: Exception) -> Reason:
+    return "missing_field" if "missing required field" in str(error) else "bad_value"
+
+
+def _broken(raw: bytes, error: Exception) -> InvalidEventError:
+    if len(raw) > MAX_RECORD_BYTES:
+        return InvalidEventError("too_large", f"{len(raw)} bytes, at most {MAX_RECORD_BYTES} are accepted")
+    if isinstance(error, msgspec.ValidationError):
+        try:
+            value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+            return InvalidEventError("not_json", f"not JSON: {broken}")
+        if not isinstance(value, dict):
+            return InvalidEventError("not_an_object", f"a JSON {type(value).__name__}, expected an object")
+        return InvalidEventError(_reason_of(error), f"envelope: {error}")
+    return InvalidEventError("not_json", f"not JSON: {error}")
+
+
+def encode(event: Event) -> bytes:
+    """Return the event as one CloudEvent in JSON, without a line end; the same event gives the same bytes."""
+    return _encoder.encode(
+        _OutEnvelope(
+            "1.0",
+            event.type,
+            event.source,
+            event.id,
+            event.subject,
+            moment_of(event.time_ms),
+            event.data,
+            None if event.sent_ms is None else moment_of(event.sent_ms),
+            None if event.recorded_ms is None else moment_of(event.recorded_ms),
+        )
+    )
+
+
+def event_of(data: Data, *, source: str, id_: str, time_ms: int, recorded_ms: int | None = None) -> Event:
+    """Return `data` in its envelope: type and subject follow from the data."""
+    event_type = TYPE_OF[type(data)]
+    subject = getattr(data, event_type.subject)
+    return Event(event_type.name, source, id_, subject, time_ms, data, recorded_ms=recorded_ms)
+
+
+def fingerprint(*parts: str) -> bytes:
+    """Return 8 bytes that stand for the parts: equal parts, equal bytes (collisions: 1 in 2^64)."""
+    return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=8).digest()
+
+
+def stable_id(*parts: str | int) -> str:
+    """Return an id derived from what a record is about, so that an output made twice is the same record twice."""
+    return hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=13).hexdigest()

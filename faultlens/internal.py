@@ -1,0 +1,229 @@
+"""Records that the processors send each other; nobody outside reads or writes them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from faultlens.events import (
+    Basis,
+    Data,
+    DeviceRef,
+    PlatformIncident,
+    PlatformMaintenance,
+    PlatformRollout,
+)
+
+# --- allocations: job -> node --------------------------------------------------------------------------
+
+
+class Held(Data, frozen=True):
+    """An attempt holds devices of this node since `since_ms`. `devices` None: which ones is not known, all count."""
+
+    node: str
+    job_id: str
+    attempt: int
+    cluster: str
+    since_ms: int
+    devices: tuple[int, ...] | None = None
+    uuids: tuple[str, ...] | None = None
+    mig: tuple[str, ...] | None = None
+    user: str | None = None
+    image: str | None = None
+    gpus: int = 0
+
+
+class Released(Data, frozen=True):
+    """An attempt let go of this node at `at_ms`. When it failed, the node answers up to `closes_ms`.
+
+    Sent again every five minutes until answered; `loss` tells a loss that the attempt survived from its end.
+    """
+
+    node: str
+    job_id: str
+    attempt: int
+    cluster: str
+    at_ms: int
+    failed: bool
+    started: bool
+    opens_ms: int = 0
+    closes_ms: int = 0
+    loss: int | None = None
+    user: str | None = None
+    image: str | None = None
+    outcome: str = ""
+    signature: str = ""
+
+
+# --- evidence: node -> job -----------------------------------------------------------------------------
+
+
+class Observation(Data, frozen=True):
+    """A fault or condition on a node, judged by the catalogue, as evidence for an attempt.
+
+    `since_ms` is when it happened or began; `until_ms` when a condition was cured (None: open or instantaneous);
+    `arrived_ms` when the record that told of it arrived. `whole_node`: no device could be named.
+    """
+
+    id: str
+    source: str
+    node: str
+    kind: str
+    code: str
+    since_ms: int
+    arrived_ms: int
+    cause_class: str
+    cause_code: str
+    role: str
+    severity: int
+    meaning: str
+    open: bool = False
+    until_ms: int | None = None
+    device: DeviceRef | None = None
+    subcode: str | None = None
+    whole_node: bool = False
+    fatal: bool = True
+    acts_late: bool = False
+    synthetic: bool = False
+    known: bool = True
+    last_ms: int = 0
+    count: int = 1
+    message: str | None = None
+    domains: dict[str, str] = {}
+    gpu_family: str | None = None
+    driver_version: str | None = None
+    pid: int | None = None
+
+
+class OtherUse(Data, frozen=True):
+    """That the same device, with the same application-like code, failed another job before (28 days)."""
+
+    code: str
+    device: DeviceRef
+    job_id: str
+    user: str
+    at_ms: int
+
+
+class NodeEvidence(Data, frozen=True):
+    """What a node knows that bears on an attempt."""
+
+    job_id: str
+    attempt: int
+    node: str
+    observations: tuple[Observation, ...]
+    others: tuple[OtherUse, ...] = ()
+
+
+class NodeAnswer(Data, frozen=True):
+    """Evidence of this node is complete up to `up_to_ms`, with what is known of its recent starts.
+
+    `start_failures` and `failures` count distinct (job, user) pairs of the last hour up to the attempt's end on this
+    node, this attempt left out; `starts` the attempts that began well in that time.
+    """
+
+    job_id: str
+    attempt: int
+    node: str
+    up_to_ms: int
+    start_failures: int = 0
+    start_failure_users: int = 0
+    failures: int = 0
+    failure_users: int = 0
+    starts: int = 0
+    covered: bool = True
+    loss: int | None = None
+
+
+class NodeNews(Data, frozen=True):
+    """A node that an attempt holds fell silent, went down, rebooted, or gave the devices to another attempt."""
+
+    job_id: str
+    attempt: int
+    node: str
+    what: Literal["silent", "down", "rebooted", "reallocated"]
+    at_ms: int
+
+
+# --- context: fleet -> every lane ----------------------------------------------------------------------
+
+
+class LaneCensus(Data, frozen=True):
+    """How many covered nodes of a cluster one lane has, and how many of them reported on time, at `at_ms`."""
+
+    cluster: str
+    lane: int
+    at_ms: int
+    covered: int
+    on_time: int
+
+
+class ClusterCensus(Data, frozen=True):
+    """The lanes' counts summed; `at_ms` is the oldest of them."""
+
+    cluster: str
+    at_ms: int
+    covered: int
+    on_time: int
+
+
+class ContextChange(Data, frozen=True):
+    """One thing that concerns everyone, as it stands now."""
+
+    cluster: str
+    at_ms: int
+    incident: PlatformIncident | None = None
+    rollout: PlatformRollout | None = None
+    maintenance: PlatformMaintenance | None = None
+    census: ClusterCensus | None = None
+
+
+# --- conditions: node -> remediation -------------------------------------------------------------------
+
+
+class Condition(Data, frozen=True):
+    """A condition of a node opened, changed or was cleared."""
+
+    node: str
+    cluster: str
+    phase: Literal["opened", "changed", "cleared"]
+    condition_id: str
+    observation: Observation
+    at_ms: int
+    pool: str | None = None
+    boot_id: str | None = None
+
+
+# --- samples: node and job -> objectives ---------------------------------------------------------------
+
+
+class Sample(Data, frozen=True):
+    """A contribution to an objective within one scope, spread evenly over [from_ms, to_ms) (or at one instant).
+
+    Amounts are whole milliseconds (seconds objectives) or counts, and may be negative: a correction of what an
+    earlier sample said. `by_cause` adds up to total - good. `assumed` is the part of total - good and of what left
+    the total that rests on an assumed verdict: (moved to bad, moved to good).
+    """
+
+    objective: str
+    cluster: str
+    from_ms: int
+    to_ms: int
+    good: int
+    total: int
+    by_cause: dict[str, int] = {}
+    pool: str | None = None
+    team: str | None = None
+    workload: str | None = None
+    assumed_bad: int = 0
+    assumed_out: int = 0
+    basis: Basis | None = None
+
+
+class UseSample(Data, frozen=True):
+    """What the GPUs of one node were used for in [from_ms, to_ms): GPU-milliseconds by use."""
+
+    cluster: str
+    from_ms: int
+    to_ms: int
+    gpu_ms: dict[str, int]
+    pool: str | None = None

@@ -1,0 +1,57 @@
+"""What a processor is: a pure state machine, and what it may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from faultlens.codec import Event
+from faultlens.events import Data
+from streams.context import Context
+
+
+class Emit(Struct, frozen=True, gc=False):
+    """A record to send: `key` is the record key and partitions it; `id` derives from what the record is about."""
+
+    topic: str
+    key: str
+    id: str
+    time_ms: int
+    data: Data
+
+
+class Effects(Struct, frozen=True):
+    """What a step asks for: the key's next state (None: forget the key), records, and when to wake the key next.
+
+    `wake_ms` None: no wake is wanted. A wake earlier than one asked for before replaces it; a step always says the
+    key's next wake anew.
+    """
+
+    state: Struct | None
+    emits: Sequence[Emit] = ()
+    wake_ms: int | None = None
+
+
+class Processor(Protocol):
+    """A state machine without clock, I/O or randomness: the same events in the same order, the same effects.
+
+    `state` is None for a key that was never seen. `now_ms` is the lane's clock, never going back.
+    """
+
+    name: str
+    state_type: type[Struct]
+    survey_every_ms: int | None
+
+    def key_of(self, event: Event) -> str | None:
+        """Return the key whose state the event steps; None: the event is not for this processor."""
+
+    def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
+        """Return what follows from the event."""
+
+    def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
+        """Return what is due for the key at `now_ms`: silence, windows, deadlines."""
+
+    def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
+        """Return what follows from looking at all keys of the lane together (every `survey_every_ms`)."""
