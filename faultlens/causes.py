@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-CauseClass: TypeAlias = Literal["hardware", "driver", "platform", "user"]
+from faultlens.events import CauseClass
 
 CAUSE_CLASSES: Final[tuple[CauseClass, ...]] = ("hardware", "driver", "platform", "user")
 
@@ -65,6 +65,7 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "fabric.nvlink.signal": "NVLink signal quality",
         "fabric.nvlink.firmware": "NVLink firmware",
         "fabric.nvlink.chip_to_chip": "Link between CPU and GPU chips",
+        "fabric.xgmi": "Link between AMD GPUs",
         "fabric.nvswitch": "NVSwitch",
         "fabric.nvswitch.port": "NVSwitch port",
         "fabric.nvswitch.fatal": "Fatal NVSwitch error",
@@ -91,7 +92,6 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "host.storage": "Local storage",
         "host.storage.io_error": "Local disk fails to read or write",
         "host.storage.read_only": "Local file system became read-only",
-        "host.storage.full": "Local disk full",
         "host.pcie": "PCIe",
         "host.pcie.fatal": "Fatal PCIe error",
         "host.pcie.correctable": "Many corrected PCIe errors",
@@ -111,7 +111,7 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "platform.registry.rate_limit": "Image registry limits pulls",
         "platform.storage": "Shared storage",
         "platform.storage.mount": "Shared storage not mounted or stale",
-        "platform.storage.full": "Shared storage full",
+        "platform.storage.full": "Storage full",
         "platform.scheduler": "Scheduler",
         "platform.eviction": "Eviction by the node",
         "platform.maintenance": "Maintenance",
