@@ -1,0 +1,76 @@
+"""Error budgets: what an objective allows, how fast it is used, and when it will be gone."""
+
+from __future__ import annotations
+
+import math
+
+
+def attained(good: float, total: float) -> float | None:
+    """Return good / total in [0, 1]; None when nothing was counted: no traffic is neither met nor missed."""
+    return good / total if total > 0 else None
+
+
+def budget_allowed(total: float, target: float) -> float:
+    """Return how much of `total` may be bad, in the unit of `total`."""
+    return total * (1 - target)
+
+
+def budget_remaining(good: float, total: float, target: float) -> float | None:
+    """Return the share of the budget that is left: 1 untouched, 0 used up, below 0 overspent; None without traffic."""
+    if total <= 0:
+        return None
+    allowed = budget_allowed(total, target)
+    bad = total - good
+    if allowed <= 0:
+        return 1.0 if bad <= 0 else -math.inf
+    return 1 - bad / allowed
+
+
+def burn_rate(bad: float, total: float, target: float) -> float:
+    """Return the error ratio over 1 - target: 1 uses the budget up exactly at the period's end; 0 without traffic.
+
+    Source: Google SRE workbook, chapter 5.
+    """
+    if total <= 0 or bad <= 0:
+        return 0.0
+    return bad / total * highest_burn(target)
+
+
+def highest_burn(target: float) -> float:
+    """Return the burn rate of a total outage, 1 / (1 - target)."""
+    return 1 / (1 - target) if target < 1 else math.inf
+
+
+def burn_factor(budget_share: float, *, period_ms: int, window_ms: int) -> float:
+    """Return the burn rate that uses `budget_share` of the period's budget within the window.
+
+    For 30 days, 2 % in an hour: 14.4. For 28 days: 13.44.
+    """
+    return budget_share * period_ms / window_ms
+
+
+def budget_used_in(burn: float, *, period_ms: int, window_ms: int) -> float:
+    """Return the share of the period's budget that a burn rate uses within the window."""
+    return burn * window_ms / period_ms
+
+
+def time_to_exhaustion_ms(burn: float, *, period_ms: int, remaining: float = 1.0) -> float:
+    """Return how long `remaining` (a share of the whole budget) lasts at this burn rate; infinite at rate 0."""
+    if remaining <= 0:
+        return 0.0
+    return remaining * period_ms / burn if burn > 0 else math.inf
+
+
+def detection_time_ms(error_ratio: float, *, target: float, window_ms: int, factor: float) -> float:
+    """Return how long a steady error ratio takes until a window burns at `factor`; infinite if it never does.
+
+    Source: Google SRE workbook, chapter 5: (1 - target) / error ratio x window x factor.
+    """
+    if error_ratio <= 0 or error_ratio * highest_burn(target) < factor:
+        return math.inf
+    return (1 - target) / error_ratio * window_ms * factor
+
+
+def lowest_target_that_fires(factor: float) -> float:
+    """Return the target below which even a total outage does not reach `factor`: 14.4 -> 93.06 %, 6 -> 83.3 %."""
+    return 1 - 1 / factor

@@ -1,0 +1,16 @@
+"""Objectives as data: what the fleet promises, over which period, and how fast its budget may burn."""
+
+from faultlens.objectives.durations import iso_duration, parse_duration_ms
+from faultlens.objectives.loader import load_objectives
+from faultlens.objectives.model import NeverFires, Objective, Objectives, Tier, Unit
+
+__all__ = [
+    "NeverFires",
+    "Objective",
+    "Objectives",
+    "Tier",
+    "Unit",
+    "iso_duration",
+    "load_objectives",
+    "parse_duration_ms",
+]
