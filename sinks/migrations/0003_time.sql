@@ -1,0 +1,113 @@
+-- Where GPU time went, and where the objectives stand.
+
+-- A row is the part of a ledger record that lies in one hour. A later record replaces what earlier ones said about the
+-- same time of the same attempt; gpu_time_latest carries that out, exactly.
+CREATE TABLE IF NOT EXISTS gpu_time
+(
+    job_id String,
+    attempt UInt32,
+    hour DateTime('UTC'),
+    revision UInt32,
+    start DateTime64(3, 'UTC'),
+    stop DateTime64(3, 'UTC'),
+    cluster LowCardinality(String),
+    team LowCardinality(String),
+    category LowCardinality(String),
+    gpus UInt32,
+    class LowCardinality(String),
+    code LowCardinality(String),
+    emitted DateTime64(3, 'UTC')
+)
+ENGINE = ReplacingMergeTree(emitted)
+PARTITION BY toYYYYMM(hour)
+ORDER BY (job_id, attempt, hour, revision, start);
+
+-- The time of each attempt is cut at every border of a record in its hour; each piece goes to the record of the highest
+-- revision that covers it. `gpu_ms` is 0 for `queued`, which is wall time.
+CREATE OR REPLACE VIEW gpu_time_latest AS
+SELECT
+    job_id,
+    attempt,
+    hour,
+    start,
+    stop,
+    said.1 AS cluster,
+    said.2 AS team,
+    said.3 AS category,
+    said.4 AS gpus,
+    said.5 AS class,
+    said.6 AS code,
+    said.7 AS revision,
+    toUnixTimestamp64Milli(stop) - toUnixTimestamp64Milli(start) AS wall_ms,
+    if(category = 'queued', 0, wall_ms * gpus) AS gpu_ms
+FROM
+(
+    SELECT
+        job_id,
+        attempt,
+        hour,
+        piece.1 AS start,
+        piece.2 AS stop,
+        argMax(
+            (record.cluster, record.team, record.category, record.gpus, record.class, record.code, record.revision),
+            (record.revision, record.emitted, record.start)
+        ) AS said
+    FROM
+    (
+        SELECT
+            job_id,
+            attempt,
+            hour,
+            arraySort(groupUniqArrayArray([start, stop])) AS borders,
+            arrayJoin(arrayZip(arrayPopBack(borders), arrayPopFront(borders))) AS piece
+        FROM gpu_time
+        GROUP BY job_id, attempt, hour
+    ) AS pieces
+    INNER JOIN (SELECT * FROM gpu_time FINAL) AS record USING (job_id, attempt, hour)
+    WHERE record.start <= piece.1 AND record.stop >= piece.2
+    GROUP BY job_id, attempt, hour, start, stop
+);
+
+CREATE TABLE IF NOT EXISTS fleet_time
+(
+    cluster LowCardinality(String),
+    pool LowCardinality(String),                 -- '': the whole cluster
+    start DateTime64(3, 'UTC'),
+    stop DateTime64(3, 'UTC'),
+    gpu_seconds Map(LowCardinality(String), Float64),
+    emitted DateTime64(3, 'UTC')
+)
+ENGINE = ReplacingMergeTree(emitted)
+PARTITION BY toYYYYMM(start)
+ORDER BY (cluster, pool, start);
+
+CREATE TABLE IF NOT EXISTS slo_status
+(
+    objective LowCardinality(String),
+    cluster LowCardinality(String),
+    pool LowCardinality(String),                 -- '': not part of the scope
+    team LowCardinality(String),
+    workload LowCardinality(String),
+    window LowCardinality(String),               -- ISO 8601 duration
+    time DateTime64(3, 'UTC'),
+    unit LowCardinality(String),
+    good Float64,
+    total Float64,
+    attained Nullable(Float64),
+    target Float64,
+    budget_remaining Nullable(Float64),
+    burn Map(LowCardinality(String), Float64),
+    by_cause Map(LowCardinality(String), Float64),
+    low Nullable(Float64),
+    high Nullable(Float64),
+    event_id String
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMM(time)
+ORDER BY (objective, cluster, pool, team, workload, window, time);
+
+CREATE OR REPLACE VIEW slo_status_latest AS
+SELECT *
+FROM slo_status FINAL
+ORDER BY objective, cluster, pool, team, workload, window, time DESC
+LIMIT 1 BY objective, cluster, pool, team, workload, window;
