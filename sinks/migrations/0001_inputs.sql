@@ -11,13 +11,13 @@ CREATE TABLE IF NOT EXISTS events_raw
     time DateTime64(3, 'UTC') CODEC(Delta, ZSTD),
     arrived DateTime64(3, 'UTC') CODEC(Delta, ZSTD),
     raw String CODEC(ZSTD(3)),
-    stored DateTime('UTC') DEFAULT now('UTC') CODEC(Delta, ZSTD)
+    stored DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC') CODEC(Delta, ZSTD)
 )
 ENGINE = ReplacingMergeTree(stored)
 PARTITION BY toMonday(time)
 ORDER BY (subject, type, time, source, id)
 -- From when it was stored: a history of last year that is replayed today stays for 30 days too.
-TTL stored + INTERVAL 30 DAY;
+TTL toDateTime(stored, 'UTC') + INTERVAL 30 DAY;
 
 -- One row per record that tells something of a job or attempt. `official`: a scheduler or bridge told it.
 -- `precedence` orders the facts: official ones first, then later arrival, then a hash that settles ties.

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS gpu_time
 (
     job_id String,
     attempt UInt32,
-    hour DateTime('UTC'),
+    hour DateTime64(3, 'UTC'),
     revision UInt32,
     start DateTime64(3, 'UTC'),
     stop DateTime64(3, 'UTC'),
