@@ -35,7 +35,9 @@ class Held(Data, frozen=True):
 class Released(Data, frozen=True):
     """An attempt let go of this node at `at_ms`. When it failed, the node answers up to `closes_ms`.
 
-    Sent again every five minutes until answered; `loss` tells a loss that the attempt survived from its end.
+    Sent again every five minutes until answered. `loss` tells a loss that the attempt survived from its end; with
+    `keeps` the attempt goes on here (it lost another node, or devices of this one only).
+    `unexplained`: nothing better than a symptom is known of why it failed.
     """
 
     node: str
@@ -48,10 +50,12 @@ class Released(Data, frozen=True):
     opens_ms: int = 0
     closes_ms: int = 0
     loss: int | None = None
+    devices: tuple[int, ...] | None = None
     user: str | None = None
     image: str | None = None
     outcome: str = ""
-    signature: str = ""
+    unexplained: bool = False
+    keeps: bool = False
 
 
 # --- evidence: node -> job -----------------------------------------------------------------------------
@@ -81,6 +85,9 @@ class Observation(Data, frozen=True):
     device: DeviceRef | None = None
     subcode: str | None = None
     whole_node: bool = False
+    scope: str = "device"
+    yields_to: tuple[str, ...] = ()
+    clears: tuple[str, ...] = ()
     fatal: bool = True
     acts_late: bool = False
     synthetic: bool = False
@@ -101,6 +108,7 @@ class OtherUse(Data, frozen=True):
     device: DeviceRef
     job_id: str
     user: str
+    image: str
     at_ms: int
 
 
@@ -132,6 +140,9 @@ class NodeAnswer(Data, frozen=True):
     starts: int = 0
     covered: bool = True
     loss: int | None = None
+    pool: str | None = None
+    domains: dict[str, str] = {}
+    gpus_total: int = 0
 
 
 class NodeNews(Data, frozen=True):
@@ -167,7 +178,7 @@ class ClusterCensus(Data, frozen=True):
 
 
 class ContextChange(Data, frozen=True):
-    """One thing that concerns everyone, as it stands now."""
+    """One thing that concerns everyone, as it stands now; none at all: the context's clock has reached `at_ms`."""
 
     cluster: str
     at_ms: int

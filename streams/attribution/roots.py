@@ -1,0 +1,151 @@
+"""Which observations can be the root of a failure, and which of several competing ones it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faultlens.catalogue import fault_ref
+from faultlens.internal import Observation
+from streams.attribution.facts import Exit, Facts, Said
+
+# Contract: roots within 10 seconds of each other are ranked by severity before time, since clocks differ.
+COMPETING_MS: Final = 10_000
+# A code yields to the fault it follows within a minute, on its device or at the link's other end.
+YIELD_MS: Final = 60_000
+# Contract: a fault after which the ranks completed two further steps did not stop the job.
+STEPS_THAT_CLEAR: Final = 2
+# A kernel log may lag behind the first error by seconds; a daemon's poll by minutes. When the program names its own
+# error there is nothing left to explain, and only the clocks' difference is allowed for.
+LAG_MS: Final = 120_000
+SKEW_MS: Final = 10_000
+# Observations whose time is only known to lie between two reports.
+UNCERTAIN: Final = frozenset({"rebooted", "silent"})
+# What a program's text names when it is surely its own error, not the echo of a device fault.
+OWN_ERRORS: Final = ("app.exception", "app.config", "app.data", "app.dependency", "app.oom")
+
+
+def has_prefix(code: str, prefixes: tuple[str, ...]) -> bool:
+    """Return whether the dotted code is one of the prefixes or more special than one."""
+    return any(code == prefix or code.startswith(prefix + ".") for prefix in prefixes)
+
+
+def own_error(said: Said) -> bool:
+    """Return whether the text names an error of the program itself that no device fault explains."""
+    return said.role == "root" and said.cause_class == "user" and has_prefix(said.cause_code, OWN_ERRORS)
+
+
+def first_root_exit(facts: Facts) -> Exit | None:
+    """Return the earliest exit whose text names a root; a rank that echoes is no match for one that knows."""
+    return min(
+        (e for e in facts.exits if e.said.role == "root"),
+        key=lambda e: (e.first_ms, e.rank),
+        default=None,
+    )
+
+
+def first_exit(facts: Facts) -> Exit | None:
+    """Return the earliest exit."""
+    return min(facts.exits, key=lambda e: (e.first_ms, e.rank), default=None)
+
+
+def spoken(facts: Facts) -> Said:
+    """Return what the texts say: the earliest exit that names a root, else the end, else the first symptom."""
+    root = first_root_exit(facts)
+    if root is not None:
+        return root.said
+    if facts.end.said.role == "root":
+        return facts.end.said
+    texts = [e.said for e in sorted(facts.exits, key=lambda e: (e.first_ms, e.rank))]
+    texts.append(facts.end.said)
+    for role in ("symptom", "cascade"):
+        for said in texts:
+            if said.role == role:
+                return said
+    return Said()
+
+
+def order_ms(observation: Observation) -> int:
+    """Return the time by which observations are ordered; of what lies between two reports the later one."""
+    return observation.last_ms if observation.code in UNCERTAIN else observation.since_ms
+
+
+def candidates(facts: Facts) -> list[Observation]:
+    """Return the observations that can have ended the attempt, the most likely root first."""
+    usable = [o for o in facts.observations if _can_be_root(facts, o)]
+    usable = [o for o in usable if not _yields(o, usable)]
+    return ranked(usable)
+
+
+def _can_be_root(facts: Facts, observation: Observation) -> bool:
+    return (
+        observation.role == "root"
+        and not observation.synthetic
+        and in_window(facts, observation)
+        and not cleared_by_progress(facts, observation)
+        and not too_late(facts, observation)
+    )
+
+
+def in_window(facts: Facts, observation: Observation) -> bool:
+    """Return whether it happened in the evidence window, or began before and was still true in it."""
+    if observation.since_ms > facts.closes_ms:
+        return False
+    if observation.until_ms is not None and observation.until_ms < (facts.allocated_ms or 0):
+        return False
+    if max(observation.since_ms, order_ms(observation)) >= facts.opens_ms:
+        return True
+    return observation.open or (observation.until_ms is not None and observation.until_ms >= facts.opens_ms)
+
+
+def cleared_by_progress(facts: Facts, observation: Observation) -> bool:
+    """Return whether the job went on for two steps after it, so that it did not stop the job."""
+    return not observation.acts_late and facts.steps_after.get(observation.id, 0) >= STEPS_THAT_CLEAR
+
+
+def too_late(facts: Facts, observation: Observation) -> bool:
+    """Return whether it came after the first error and so cannot have caused it."""
+    if observation.acts_late or observation.kind == "check" or observation.code in UNCERTAIN:
+        return False
+    first_ms = min((e.first_ms for e in facts.exits), default=facts.end.at_ms)
+    lag_ms = SKEW_MS if own_error(spoken(facts)) else LAG_MS
+    return observation.since_ms > first_ms + lag_ms
+
+
+def _yields(observation: Observation, others: list[Observation]) -> bool:
+    near = {
+        fault_ref(o.kind, o.code)
+        for o in others
+        if o is not observation and abs(o.since_ms - observation.since_ms) <= YIELD_MS
+    }
+    return not near.isdisjoint(observation.yields_to)
+
+
+def ranked(observations: list[Observation]) -> list[Observation]:
+    """Return them with the root first: the earliest, but within ten seconds of it the most severe."""
+    left = sorted(observations, key=lambda o: (order_ms(o), -o.severity, o.id))
+    if not left:
+        return []
+    horizon_ms = order_ms(left[0]) + COMPETING_MS
+    competing = [o for o in left if order_ms(o) <= horizon_ms]
+    competing.sort(key=lambda o: (-o.severity, order_ms(o), o.id))
+    return competing + [o for o in left if order_ms(o) > horizon_ms]
+
+
+def holds_part(facts: Facts, observation: Observation) -> bool:
+    """Return whether no device could be named although the attempt held only some of the node's."""
+    if not observation.whole_node or observation.scope == "node":
+        return False
+    if observation.kind not in ("xid", "sxid", "gpu_memory", "nvlink"):
+        return False
+    devices = facts.held.get(observation.node)
+    total = next((a.gpus_total for a in facts.answers if a.node == observation.node), 0)
+    return devices is not None and 0 < len(devices) < total
+
+
+def rank_on(facts: Facts, observation: Observation) -> int | None:
+    """Return the rank that ran on the device, or the first that exited on the node."""
+    on_node = [e for e in facts.exits if e.node == observation.node]
+    index = observation.device.index if observation.device else None
+    on_device = [e for e in on_node if index is not None and e.device == index]
+    found = min(on_device or on_node, key=lambda e: (e.first_ms, e.rank), default=None)
+    return None if found is None else found.rank

@@ -1,0 +1,161 @@
+"""Open conditions of a node: what opens them, what clears them, and the last hour of faults, folded."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from faultlens.catalogue import Catalogue
+from faultlens.codec import Event
+from faultlens.events import Check, NodeHealth
+from faultlens.internal import Observation
+from streams.node_health.judging import device_key, device_of, of_check
+from streams.node_health.record import (
+    CONDITIONS_MAX,
+    FAULTS_KEPT_MS,
+    FAULTS_MAX,
+    NodeRecord,
+    index_of,
+)
+
+_HEALTHY = frozenset({"pass", "off"})
+# Roles that open a condition; the rest happens and is over.
+_LASTING = frozenset({"root", "unexpected", "trend"})
+
+
+def condition_id(observation: Observation) -> str:
+    """Return what tells conditions of one node apart: the kind, the code and the device."""
+    return f"{observation.kind}:{observation.code}:{device_key(observation.device)}"
+
+
+def folded(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Observation, bool]:
+    """Return the record with the fault in its last hour, the fault as folded, and whether it is a new entry.
+
+    The same code on the same device is one entry with a count: 800,000 of one code take the room of one.
+    """
+    key, horizon_ms = _fold_key(observation), max(f.last_ms for f in (*record.faults, observation)) - FAULTS_KEPT_MS
+    kept = [fault for fault in record.faults if fault.last_ms >= horizon_ms]
+    for at, fault in enumerate(kept):
+        if _fold_key(fault) == key:
+            merged = replace(
+                fault,
+                since_ms=min(fault.since_ms, observation.since_ms),
+                last_ms=max(fault.last_ms, observation.last_ms),
+                count=fault.count + observation.count,
+            )
+            kept[at] = merged
+            earlier = merged.since_ms < fault.since_ms
+            return replace(record, faults=tuple(kept)), merged, earlier
+    overflow = max(0, len(kept) + 1 - FAULTS_MAX)
+    faults = (*kept[overflow:], observation)
+    return replace(record, faults=faults, overflow=record.overflow + overflow), observation, True
+
+
+def _fold_key(observation: Observation) -> tuple[str, ...]:
+    # A fault of a later minute may be another job's; the same storm is one entry.
+    minute = "" if observation.role not in ("application", "sympathetic") else str(observation.since_ms // 600_000)
+    return observation.kind, observation.code, observation.subcode or "", device_key(observation.device), minute
+
+
+def opened(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Observation | None]:
+    """Return the record with the condition open, and the condition when it is new or began earlier than known."""
+    if not observation.open or observation.role not in _LASTING or observation.synthetic:
+        return record, None
+    key = condition_id(observation)
+    known = record.conditions.get(key)
+    if known is not None and known.since_ms <= observation.since_ms:
+        return record, None
+    if known is None and len(record.conditions) >= CONDITIONS_MAX:
+        return replace(record, overflow=record.overflow + 1), None
+    return replace(record, conditions={**record.conditions, key: observation}), observation
+
+
+def before_this_boot(record: NodeRecord, event: Event, boot_id: str | None) -> bool:
+    """Return whether the fault belongs to an earlier boot: it explains failures but is no condition now."""
+    if boot_id is not None and record.boot_id is not None and boot_id != record.boot_id:
+        return record.report_ms > event.time_ms
+    return record.boot_ms is not None and event.time_ms < record.boot_ms
+
+
+def cleared_by_boot(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    """Return the record without the conditions that a restart cures, and these with the time of their cure."""
+    return _without(record, [key for key, c in record.conditions.items() if _cured_by_boot(c)], at_ms)
+
+
+def _cured_by_boot(condition: Observation) -> bool:
+    return condition.kind == "check" or "boot" in condition.clears
+
+
+def cleared_by_checks(
+    record: NodeRecord, checks: tuple[Check, ...], at_ms: int
+) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    """Return the record without what these checks say is over, and the conditions that are."""
+    if not record.conditions:
+        return record, ()
+    failing = {(c.name, device_key(device_of(c))) for c in checks if c.status not in _HEALTHY}
+    known = {c.name for c in checks}
+    # A check that stopped passing on any device does not vouch for the others.
+    failing_names = {name for name, _ in failing}
+    passing = known - failing_names
+    over = [
+        key
+        for key, condition in record.conditions.items()
+        if condition.last_ms < at_ms and _is_over(condition, passing=passing, known=known, failing=failing)
+    ]
+    return _without(record, over, at_ms)
+
+
+def _is_over(condition: Observation, *, passing: set[str], known: set[str], failing: set[tuple[str, str]]) -> bool:
+    if condition.kind == "check":
+        return condition.code in known and (condition.code, device_key(condition.device)) not in failing
+    if "check:*" in condition.clears:
+        return passing == known
+    return any(clear.removeprefix("check:") in passing for clear in condition.clears if clear.startswith("check:"))
+
+
+def _without(record: NodeRecord, keys: list[str], at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    if not keys:
+        return record, ()
+    over = tuple(replace(record.conditions[key], open=False, until_ms=at_ms) for key in keys)
+    left = {key: condition for key, condition in record.conditions.items() if key not in keys}
+    cured = {condition.id: condition for condition in over}
+    faults = tuple(replace(f, open=False, until_ms=at_ms) if f.id in cured and f.open else f for f in record.faults)
+    return replace(record, conditions=left, faults=faults), over
+
+
+def failing_checks(
+    catalogue: Catalogue, record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: int
+) -> list[Observation]:
+    """Return an observation for every check that did not pass, and for every one that vanished without `off`."""
+    found = [
+        of_check(catalogue, record, event, check, now_ms=now_ms)
+        for check in report.checks
+        if check.status not in _HEALTHY
+    ]
+    return found + [of_check(catalogue, record, event, check, now_ms=now_ms) for check in _vanished(record, report)]
+
+
+def _vanished(record: NodeRecord, report: NodeHealth) -> list[Check]:
+    """Return the checks that the node's last report had and this one lacks, as missing."""
+    if report.agent_version != record.agent_version or report.parts is not None:
+        return []
+    present = {check.name for check in report.checks}
+    gone = {check.name: check for check in record.checks if check.name not in present and check.status != "off"}
+    still = {c.code for c in record.conditions.values() if c.kind == "check" and c.message == _VANISHED}
+    return [_missing(check) for check in gone.values()] + [
+        Check(name=name, component="agent", status="missing", message=_VANISHED) for name in sorted(still - present)
+    ]
+
+
+_VANISHED = "the check is no longer reported"
+
+
+def _missing(check: Check) -> Check:
+    return Check(name=check.name, component=check.component, status="missing", message=_VANISHED)
+
+
+def whole_or_same_device(record: NodeRecord, observation: Observation, devices: tuple[int, ...] | None) -> bool:
+    """Return whether the observation concerns somebody who holds these devices (None: which ones is not known)."""
+    if observation.whole_node or devices is None:
+        return True
+    index = index_of(record, observation.device)
+    return index is None or index in devices

@@ -1,0 +1,419 @@
+"""The node state machine: reports, faults, actions and allocations in; states, evidence and conditions out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from faultlens import topics
+from faultlens.catalogue import Catalogue
+from faultlens.clock import MINUTE_MS, SECOND_MS, moment_of
+from faultlens.codec import Event, fingerprint, stable_id
+from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
+from faultlens.internal import Condition, Held, LaneCensus, Observation, Released
+from streams.context import Context
+from streams.node_health import accounting, conditions, judging, routing
+from streams.node_health.record import (
+    HELD_MAX,
+    MISSED_INTERVALS,
+    RELEASED_KEPT_MS,
+    RELEASED_MAX,
+    SEEN_BYTES,
+    Acts,
+    NodeRecord,
+    holding_key,
+)
+from streams.node_health.standing import maintenance_of, stand
+from streams.processor import Effects, Emit
+
+_PASSED: Final = frozenset({"pass", "off"})
+
+
+class NodeHealthProcessor:
+    """Steps one node's record. Key: the node's name."""
+
+    name = "node"
+    topics = (topics.NODE_EVENTS, topics.ALLOCATIONS)
+    state_type = NodeRecord
+    survey_every_ms: int | None = MINUTE_MS
+    surveys_while_idle = False
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._steps: dict[type, Callable[[NodeRecord, Event, Any, int, Context], tuple[NodeRecord, list[Emit]]]] = {
+            NodeHealth: self._on_health,
+            NodeFault: self._on_fault,
+            NodeActed: self._on_act,
+            Held: self._on_held,
+            Released: self._on_released,
+        }
+
+    def key_of(self, event: Event) -> str | None:
+        """Return the node."""
+        return event.subject if type(event.data) in self._steps else None
+
+    def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
+        """Return what follows from a report, fault, action or allocation."""
+        record = cast("NodeRecord", state) if state is not None else NodeRecord(node=event.subject)
+        data = event.data
+        if type(data) is NodeHealth:
+            if self._is_quiet(record, event, data, context):
+                quiet = replace(record, report_ms=event.time_ms, reported_ms=now_ms, late_ms=_late(record, event))
+                return Effects(quiet, (), self._next_wake(quiet))
+        elif (mark := fingerprint(event.source, event.id)) in record.seen:
+            return Effects(record, (), self._next_wake(record))
+        else:
+            record = replace(record, seen=(record.seen + mark)[-SEEN_BYTES:])
+        record = accounting.used(record, now_ms)
+        record, emits = self._steps[type(data)](record, event, data, now_ms, context)
+        at_ms = min(event.time_ms, now_ms)
+        return self._settled(record, emits, context, at_ms=at_ms, now_ms=now_ms)
+
+    def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
+        """Return what is due: answers, silence, and the hour's counts."""
+        record = accounting.used(cast("NodeRecord", state), now_ms)
+        record, emits = self._answered(record, now_ms)
+        record, silent = self._silenced(record, context, now_ms)
+        emits += silent
+        effects = self._settled(record, emits, context, at_ms=now_ms, now_ms=now_ms)
+        settled = cast("NodeRecord", effects.state)
+        if now_ms < accounting.next_hour(settled.counted_ms):
+            return effects
+        return self._flushed(settled, list(effects.emits), now_ms)
+
+    def on_end(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
+        """Return what is known but not yet written when a recording ends at `now_ms`."""
+        effects = self._settled(cast("NodeRecord", state), [], context, at_ms=now_ms, now_ms=now_ms)
+        record = accounting.used(cast("NodeRecord", effects.state), now_ms)
+        return self._flushed(record, list(effects.emits), now_ms)
+
+    def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
+        """Return how many covered nodes of each cluster reported on time."""
+        covered: dict[str, int] = {}
+        on_time: dict[str, int] = {}
+        for _, state in states:
+            record = cast("NodeRecord", state)
+            if record.covered and record.removed is None:
+                covered[record.cluster] = covered.get(record.cluster, 0) + 1
+                if now_ms - record.reported_ms <= MISSED_INTERVALS * record.interval_ms:
+                    on_time[record.cluster] = on_time.get(record.cluster, 0) + 1
+        return [
+            Emit(
+                topics.CENSUS,
+                cluster,
+                stable_id(cluster, lane, now_ms),
+                now_ms,
+                LaneCensus(cluster, lane, now_ms, count, on_time.get(cluster, 0)),
+            )
+            for cluster, count in sorted(covered.items())
+        ]
+
+    # --- reports ---------------------------------------------------------------------------------------
+
+    def _is_quiet(self, record: NodeRecord, event: Event, report: NodeHealth, context: Context) -> bool:
+        """Return whether the report only says that all is as it was; most do."""
+        return (
+            event.time_ms > record.report_ms
+            and record.covered
+            and not record.conditions
+            and record.silent_since_ms is None
+            and record.down is None
+            and not context.maintenance
+            and report.boot_id == record.boot_id
+            and report.gpus_allocatable == record.gpus_allocatable
+            and report.gpus_total == record.gpus_total
+            and report.agent_version == record.agent_version
+            and report.driver_version == record.driver_version
+            and report.devices is None
+            and len(report.checks) == len(record.checks)
+            and (report.checks == record.checks or all(c.status in _PASSED for c in report.checks))
+            and int(report.interval_s * SECOND_MS) == record.interval_ms
+        )
+
+    def _on_health(
+        self, record: NodeRecord, event: Event, report: NodeHealth, now_ms: int, context: Context
+    ) -> tuple[NodeRecord, list[Emit]]:
+        if record.covered and event.time_ms <= record.report_ms:
+            return record, []
+        new_boot = record.boot_id is not None and report.boot_id not in (None, record.boot_id)
+        emits: list[Emit] = []
+        if new_boot:
+            record, emits = self._rebooted(record, event, now_ms)
+        found = conditions.failing_checks(self._catalogue, record, event, report, now_ms=now_ms)
+        record = _described(record, event, report, now_ms=now_ms)
+        record, over = conditions.cleared_by_checks(record, report.checks, event.time_ms)
+        record, returned = _returned(record, event.time_ms)
+        emits += self._told(record, (*over, *returned), "cleared", now_ms)
+        for observation in found:
+            record, told = self._with_condition(record, observation, now_ms)
+            emits += told
+        return record, emits
+
+    def _rebooted(self, record: NodeRecord, event: Event, now_ms: int) -> tuple[NodeRecord, list[Emit]]:
+        restart = judging.of_reboot(record, event, now_ms=now_ms)
+        record, _, _ = conditions.folded(record, restart)
+        record, over = conditions.cleared_by_boot(record, event.time_ms)
+        emits = routing.to_holders(record, [restart], now_ms)
+        emits += routing.news(record, "rebooted", restart.since_ms, now_ms, record.held.values())
+        emits += self._told(record, over, "cleared", now_ms)
+        return replace(record, boot_ms=event.time_ms, down=None), emits
+
+    def _with_condition(
+        self, record: NodeRecord, observation: Observation, now_ms: int
+    ) -> tuple[NodeRecord, list[Emit]]:
+        record, new = conditions.opened(record, observation)
+        if new is None:
+            return record, []
+        emits = routing.to_holders(record, [new], now_ms)
+        return record, emits + self._told(record, (new,), "opened", now_ms)
+
+    # --- faults and actions ----------------------------------------------------------------------------
+
+    def _on_fault(
+        self, record: NodeRecord, event: Event, fault: NodeFault, now_ms: int, context: Context
+    ) -> tuple[NodeRecord, list[Emit]]:
+        record = _introduced(record, event, fault.cluster, fault.pool, fault.domains)
+        observation = judging.of_fault(self._catalogue, record, event, fault, now_ms=now_ms)
+        old = conditions.before_this_boot(record, event, fault.boot_id)
+        if old:
+            observation = replace(observation, open=False)
+        elif _passed_since(record, observation):
+            observation = replace(observation, open=False, until_ms=record.report_ms)
+        record, entry, is_new = conditions.folded(record, observation)
+        emits = routing.to_holders(record, [entry], now_ms) if is_new and not fault.synthetic else []
+        record = routing.with_use(record, observation)
+        record, opened = conditions.opened(record, observation)
+        if opened is not None:
+            emits += self._told(record, (opened,), "opened", now_ms)
+        return record, emits
+
+    def _on_act(
+        self, record: NodeRecord, event: Event, act: NodeActed, now_ms: int, context: Context
+    ) -> tuple[NodeRecord, list[Emit]]:
+        record = _introduced(record, event, act.cluster, None, {})
+        emits: list[Emit] = []
+        observation = judging.of_act(record, event, act, now_ms=now_ms)
+        if observation is not None:
+            record, entry, _ = conditions.folded(record, observation)
+            emits = routing.to_holders(record, [entry], now_ms)
+        done = Acts(event.time_ms, act.planned, act.actor, act.reason or "", act.command_id)
+        record = _acted(record, act.action, done)
+        if act.action in ("reboot", "replace", "remove"):
+            emits += routing.news(record, "down", event.time_ms, now_ms, record.held.values())
+        return record, emits
+
+    # --- allocations -----------------------------------------------------------------------------------
+
+    def _on_held(
+        self, record: NodeRecord, event: Event, held: Held, now_ms: int, context: Context
+    ) -> tuple[NodeRecord, list[Emit]]:
+        key = holding_key(held.job_id, held.attempt)
+        emits = routing.news(record, "reallocated", held.since_ms, now_ms, routing.overlapping(record, held))
+        if record.cluster == "":
+            record = replace(record, cluster=held.cluster)
+        if any(holding_key(r.job_id, r.attempt) == key and r.loss is None for r in record.released):
+            return record, emits
+        overflow = 0 if key in record.held or len(record.held) < HELD_MAX else 1
+        if not overflow:
+            record = replace(record, held={**record.held, key: held})
+        known = {o.id: o for o in (*record.conditions.values(), *record.faults)}
+        mine = [o for o in known.values() if routing.bears_on(record, held, o)]
+        if mine:
+            emits.append(routing.evidence(record, held.job_id, held.attempt, mine, now_ms=now_ms))
+        if record.silent_since_ms is not None:
+            emits += routing.news(record, "silent", record.silent_since_ms, now_ms, [held])
+        return replace(record, overflow=record.overflow + overflow), emits
+
+    def _on_released(
+        self, record: NodeRecord, event: Event, release: Released, now_ms: int, context: Context
+    ) -> tuple[NodeRecord, list[Emit]]:
+        key = holding_key(release.job_id, release.attempt)
+        held = record.held.get(key)
+        if held is not None and release.devices is None:
+            release = replace(release, devices=held.devices)
+        if release.loss is None or not release.keeps:
+            record = replace(record, held={k: v for k, v in record.held.items() if k != key})
+        same = (release.job_id, release.attempt, release.loss)
+        kept = [
+            r for r in record.released if (r.job_id, r.attempt, r.loss) != same and now_ms - r.at_ms <= RELEASED_KEPT_MS
+        ]
+        record = replace(record, released=(*kept, release)[-RELEASED_MAX:])
+        due = tuple(r for r in record.answers_due if (r.job_id, r.attempt, r.loss) != same)
+        if not release.failed:
+            return replace(record, answers_due=due), []
+        if release.closes_ms <= now_ms:
+            return replace(record, answers_due=due), routing.answer(record, release, now_ms)
+        found = routing.relevant(record, release)
+        early = [routing.evidence(record, release.job_id, release.attempt, found, now_ms=now_ms)] if found else []
+        return replace(record, answers_due=(*due, release)), early
+
+    # --- time ------------------------------------------------------------------------------------------
+
+    def _answered(self, record: NodeRecord, now_ms: int) -> tuple[NodeRecord, list[Emit]]:
+        due = [r for r in record.answers_due if r.closes_ms <= now_ms]
+        if not due:
+            return record, []
+        emits = [emit for release in due for emit in routing.answer(record, release, now_ms)]
+        return replace(record, answers_due=tuple(r for r in record.answers_due if r.closes_ms > now_ms)), emits
+
+    def _silenced(self, record: NodeRecord, context: Context, now_ms: int) -> tuple[NodeRecord, list[Emit]]:
+        """Return the record as silent when the cluster's count says that this node alone, not we, went quiet."""
+        if not record.covered or record.silent_since_ms is not None or record.removed is not None:
+            return record, []
+        blind_ms = context.blind_until_ms.get(record.cluster, 0)
+        third_ms = max(record.reported_ms, blind_ms) + MISSED_INTERVALS * record.interval_ms
+        census = context.census.get(record.cluster)
+        if now_ms < third_ms:
+            return record, []
+        record = replace(record, looked_ms=now_ms)
+        if census is None or census.at_ms < third_ms or census.on_time * 2 < census.covered:
+            return record, []
+        maintenance = maintenance_of(record, context)
+        if maintenance is not None or record.down is not None:
+            return record, []
+        silence = judging.of_silence(record, third_ms, now_ms=now_ms)
+        record, _, _ = conditions.folded(record, silence)
+        emits = routing.to_holders(record, [silence], now_ms)
+        emits += routing.news(record, "silent", silence.since_ms, now_ms, record.held.values())
+        emits += self._told(record, (silence,), "opened", now_ms)
+        return replace(record, silent_since_ms=third_ms), emits
+
+    def _flushed(self, record: NodeRecord, emits: list[Emit], now_ms: int) -> Effects:
+        record, samples = accounting.counted(record, now_ms)
+        record, uses = accounting.use_flushed(record)
+        return Effects(record, [*emits, *samples, *uses], self._next_wake(record))
+
+    # --- what every step ends with ---------------------------------------------------------------------
+
+    def _settled(self, record: NodeRecord, emits: list[Emit], context: Context, *, at_ms: int, now_ms: int) -> Effects:
+        """Return the effects with the node's state published when it changed and its time before that counted."""
+        if record.cluster == "" or not (record.covered or record.introduced):
+            return Effects(record, emits, self._next_wake(record))
+        if record.standing is None:
+            record = replace(record, counted_ms=at_ms)
+        standing = stand(record, context, at_ms)
+        if standing == record.standing:
+            return Effects(record, emits, self._next_wake(record))
+        record, samples = accounting.counted(record, standing.since_ms)
+        record = replace(record, standing=standing)
+        data = NodeState(
+            node=record.node,
+            cluster=record.cluster,
+            pool=record.pool,
+            state=standing.state,
+            since=moment_of(standing.since_ms),
+            gpus_total=standing.gpus_total,
+            gpus_allocatable=standing.gpus_allocatable,
+            planned=standing.planned,
+            cause=standing.cause,
+            incident_id=standing.incident_id,
+        )
+        key = stable_id(record.node, standing.since_ms, standing.state, standing.gpus_allocatable, now_ms)
+        publish = Emit(topics.NODE_STATES, record.node, key, now_ms, data)
+        return Effects(record, [*emits, *samples, publish], self._next_wake(record))
+
+    def _next_wake(self, record: NodeRecord) -> int | None:
+        """Return when the node has to be looked at again without news."""
+        wakes = [r.closes_ms for r in record.answers_due]
+        if record.standing is not None:
+            wakes.append(accounting.next_hour(record.counted_ms))
+        if record.covered and record.silent_since_ms is None and record.removed is None:
+            third_ms = record.reported_ms + MISSED_INTERVALS * record.interval_ms
+            wakes.append(max(third_ms, record.looked_ms + max(record.interval_ms, MINUTE_MS)))
+        return min(wakes, default=None)
+
+    def _told(self, record: NodeRecord, changed: Iterable[Observation], phase: str, now_ms: int) -> list[Emit]:
+        """Return the word on conditions to remediation and, for those that are over, to the attempts they hit."""
+        emits = []
+        for observation in changed:
+            name = stable_id(record.node, conditions.condition_id(observation), observation.since_ms)
+            data = Condition(
+                node=record.node,
+                cluster=record.cluster,
+                phase=phase,  # type: ignore[arg-type]
+                condition_id=name,
+                observation=observation,
+                at_ms=now_ms,
+                pool=record.pool,
+                boot_id=record.boot_id,
+            )
+            emits.append(Emit(topics.CONDITIONS, record.cluster, f"{name}-{phase}-{now_ms}", now_ms, data))
+        over = [o for o in changed if o.until_ms is not None]
+        return emits + (routing.to_holders(record, over, now_ms) if over else [])
+
+
+def _late(record: NodeRecord, event: Event) -> int:
+    """Return the time since the last count that no report vouched for, the one at hand included."""
+    vouched_to_ms = max(record.report_ms + MISSED_INTERVALS * record.interval_ms, record.counted_ms)
+    return record.late_ms + max(0, event.time_ms - vouched_to_ms) if record.covered else 0
+
+
+def _described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: int) -> NodeRecord:
+    """Return the record with what the report says of the node itself."""
+    return replace(
+        record,
+        cluster=report.cluster,
+        pool=report.pool or record.pool,
+        domains=report.domains or record.domains,
+        gpu_family=report.gpu_family or record.gpu_family,
+        driver_version=report.driver_version or record.driver_version,
+        agent_version=report.agent_version,
+        boot_id=report.boot_id or record.boot_id,
+        boot_ms=record.boot_ms,
+        host_id=report.host_id or report.provider_id or record.host_id,
+        devices=report.devices if report.devices is not None else record.devices,
+        gpus_total=report.gpus_total,
+        gpus_allocatable=report.gpus_allocatable,
+        covered=True,
+        introduced=True,
+        interval_ms=int(report.interval_s * SECOND_MS),
+        late_ms=_late(record, event),
+        report_ms=event.time_ms,
+        reported_ms=now_ms,
+        checks=report.checks,
+        removed=None,
+        down=None if record.down is None or event.time_ms > record.down.since_ms + 2 * MINUTE_MS else record.down,
+    )
+
+
+def _returned(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    """Return the record as no longer silent, and the silence that is over."""
+    if record.silent_since_ms is None:
+        return record, ()
+    over = tuple(replace(f, open=False, until_ms=at_ms) for f in record.faults if f.code == "silent" and f.open)
+    faults = tuple(next((o for o in over if o.id == f.id), f) for f in record.faults)
+    return replace(record, silent_since_ms=None, faults=faults), over
+
+
+def _passed_since(record: NodeRecord, observation: Observation) -> bool:
+    """Return whether a report later than the fault already passed the check that clears it."""
+    if observation.since_ms >= record.report_ms:
+        return False
+    passing = {c.name for c in record.checks if c.status in _PASSED}
+    return any(clear.removeprefix("check:") in passing for clear in observation.clears)
+
+
+def _introduced(
+    record: NodeRecord, event: Event, cluster: str, pool: str | None, domains: dict[str, str]
+) -> NodeRecord:
+    if record.introduced:
+        return record
+    return replace(record, introduced=True, cluster=cluster, pool=pool, domains=domains)
+
+
+def _acted(record: NodeRecord, action: str, done: Acts) -> NodeRecord:
+    """Return the record after somebody's action."""
+    if action == "cordon":
+        return replace(record, cordon=done)
+    if action == "uncordon":
+        return replace(record, cordon=None, drain=None)
+    if action == "drain":
+        return replace(record, drain=done)
+    if action in ("reboot", "replace"):
+        return replace(record, down=done)
+    if action == "remove":
+        return replace(record, removed=done)
+    return replace(record, removed=None, cordon=None, drain=None)

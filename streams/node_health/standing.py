@@ -1,0 +1,123 @@
+"""Which state a node is in: an ordered table, the first line that holds decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from faultlens.events import NodeStateName
+from faultlens.internal import Observation
+from streams.context import Context, Open, covers
+from streams.node_health.record import NodeRecord, Standing
+
+# Roles of open conditions that make a node degraded: what is known to be harmless does not.
+_DEGRADING: Final = frozenset({"root", "unexpected"})
+Found = tuple[int, bool, str | None, str | None]
+
+
+def maintenance_of(record: NodeRecord, context: Context) -> Open | None:
+    """Return the maintenance that the node is in, the earliest where there are several."""
+    running = [
+        entry
+        for entry in context.maintenance.values()
+        if entry.until_ms is None
+        and entry.what.cluster == record.cluster
+        and covers(entry.what.scope, node=record.node, pool=record.pool, domains=record.domains)
+    ]
+    return min(running, key=lambda entry: entry.since_ms, default=None)
+
+
+def _removed(record: NodeRecord, context: Context) -> Found | None:
+    act = record.removed
+    return None if act is None else (act.since_ms, True, None, None)
+
+
+def _maintenance(record: NodeRecord, context: Context) -> Found | None:
+    entry = maintenance_of(record, context)
+    if entry is None:
+        return None
+    return entry.since_ms, bool(getattr(entry.what, "planned", True)), "platform.maintenance", None
+
+
+def _down(record: NodeRecord, context: Context) -> Found | None:
+    act = record.down
+    return None if act is None else (act.since_ms, act.planned, "platform.maintenance", None)
+
+
+def _silent(record: NodeRecord, context: Context) -> Found | None:
+    since = record.silent_since_ms
+    return None if since is None else (since, False, "host.lost.silent", None)
+
+
+def _draining(record: NodeRecord, context: Context) -> Found | None:
+    act = record.drain
+    return None if act is None else (act.since_ms, act.planned, None, None)
+
+
+def _blocked(record: NodeRecord, context: Context) -> Found | None:
+    if record.cordon is not None:
+        return record.cordon.since_ms, record.cordon.planned, None, None
+    missing = next((c for c in record.conditions.values() if _unvalidated(c)), None)
+    return None if missing is None else (missing.since_ms, False, missing.cause_code, None)
+
+
+def _unvalidated(condition: Observation) -> bool:
+    return condition.kind == "check" and condition.code == "validation"
+
+
+def _degraded(record: NodeRecord, context: Context) -> Found | None:
+    worst = worst_condition(record)
+    if worst is not None:
+        return worst.since_ms, False, worst.cause_code, None
+    if record.gpus_allocatable < record.gpus_total:
+        return record.report_ms, False, None, None
+    return None
+
+
+def worst_condition(record: NodeRecord) -> Observation | None:
+    """Return the open condition of the highest severity that makes the node degraded, the earliest of equals."""
+    bad = [c for c in record.conditions.values() if c.role in _DEGRADING and not c.synthetic]
+    return min(bad, key=lambda c: (-c.severity, c.since_ms, c.id), default=None)
+
+
+STATES: Final[tuple[tuple[NodeStateName, Callable[[NodeRecord, Context], Found | None]], ...]] = (
+    ("removed", _removed),
+    ("maintenance", _maintenance),
+    ("down", _down),
+    ("silent", _silent),
+    ("draining", _draining),
+    ("blocked", _blocked),
+    ("degraded", _degraded),
+)
+
+
+def stand(record: NodeRecord, context: Context, at_ms: int) -> Standing:
+    """Return the state the node is in, by what was learnt at `at_ms`.
+
+    A state began when its cause did, but never before what was already counted.
+    """
+    for state, holds in STATES:
+        found = holds(record, context)
+        if found is not None:
+            since_ms, planned, cause, incident_id = found
+            return _settled(record, Standing(
+                state, since_ms, planned, record.gpus_total, record.gpus_allocatable, cause, incident_id
+            ))  # fmt: skip
+    since_ms = at_ms
+    return _settled(record, Standing("available", since_ms, False, record.gpus_total, record.gpus_allocatable))
+
+
+def _settled(record: NodeRecord, standing: Standing) -> Standing:
+    """Return the standing with its beginning put right against the one before it."""
+    before = record.standing
+    if before is None:
+        return standing
+    same = (before.state, before.planned) == (standing.state, standing.planned)
+    floor_ms = max(before.since_ms, record.counted_ms)
+    since_ms = before.since_ms if same else max(standing.since_ms, floor_ms)
+    if same and (before.gpus_total, before.gpus_allocatable) != (standing.gpus_total, standing.gpus_allocatable):
+        since_ms = max(record.report_ms, floor_ms)
+    return Standing(
+        standing.state, since_ms, standing.planned, standing.gpus_total, standing.gpus_allocatable,
+        standing.cause, standing.incident_id,
+    )  # fmt: skip
