@@ -1,0 +1,92 @@
+"""Which GPU families there are, and which generation's meaning of a code holds for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+_FamilyName = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]{0,19}$")]
+_GenerationName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,29}$")]
+
+# Agents send `H100`, others what the driver prints, such as `NVIDIA H100 80GB HBM3`.
+_WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_TEXT_LIMIT: Final = 200
+
+
+class Generation(BaseModel):
+    """Families for which a vendor gives the codes the same meaning."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vendor: Literal["nvidia", "amd", "aws"]
+    nvidia_column: str | None = None
+    families: tuple[_FamilyName, ...] = Field(min_length=1)
+    note: str | None = None
+
+
+class FamiliesFile(BaseModel):
+    """`families.yaml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    generations: Mapping[_GenerationName, Generation] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _no_family_twice(self) -> FamiliesFile:
+        seen: set[str] = set()
+        for generation in self.generations.values():
+            repeated = {family.upper() for family in generation.families} & seen
+            if repeated:
+                raise ValueError(f"in two generations: {', '.join(sorted(repeated))}")
+            seen.update(family.upper() for family in generation.families)
+        return self
+
+
+class Families:
+    """The known families, by name and generation."""
+
+    def __init__(self, generations: Mapping[str, Generation]) -> None:
+        self.generations = generations
+        self._by_upper = {family.upper(): family for family in _members(generations.values())}
+
+    def canonical(self, text: str | None) -> str | None:
+        """The known family that a text names (`NVIDIA H100 80GB HBM3` is `H100`), or None."""
+        if text is None:
+            return None
+        for word in _WORD.findall(text[:_TEXT_LIMIT]):
+            family = self._by_upper.get(word.upper())
+            if family is not None:
+                return family
+        return None
+
+    def expand(self, names: Iterable[str]) -> frozenset[str]:
+        """The families behind names of families and generations. Raises `KeyError` with an unknown name."""
+        found: set[str] = set()
+        for name in names:
+            if name in self.generations:
+                found.update(self.generations[name].families)
+            else:
+                found.add(self._by_upper[name.upper()])
+        return frozenset(found)
+
+    def of_vendor(self, vendor: str) -> tuple[str, ...]:
+        """A vendor's families, oldest generation first."""
+        return tuple(_members(g for g in self.generations.values() if g.vendor == vendor))
+
+    def generation_of(self, family: str) -> str:
+        """The generation of a known family. Raises `KeyError` for another."""
+        for name, generation in self.generations.items():
+            if family in generation.families:
+                return name
+        raise KeyError(family)
+
+    def names(self) -> list[str]:
+        """Every word that may stand where a catalogue entry names families."""
+        return [*self.generations, *self._by_upper.values()]
+
+
+def _members(generations: Iterable[Generation]) -> Iterable[str]:
+    return (family for generation in generations for family in generation.families)
