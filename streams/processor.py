@@ -26,12 +26,13 @@ class Effects(Struct, frozen=True):
     """What a step asks for: the key's next state (None: forget the key), records, and when to wake the key next.
 
     `wake_ms` None: no wake is wanted. A wake earlier than one asked for before replaces it; a step always says the
-    key's next wake anew.
+    key's next wake anew. `duplicate`: the event was known already and nothing followed from it (it is counted).
     """
 
     state: Struct | None
     emits: Sequence[Emit] = ()
     wake_ms: int | None = None
+    duplicate: bool = False
 
 
 class Processor(Protocol):

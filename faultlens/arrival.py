@@ -1,0 +1,163 @@
+"""When a recorded event arrived, and what its own clock is worth (contract, section 1: clock, skew)."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from faultlens.clock import DAY_MS, MINUTE_MS, iso, moment_of, ms_of
+from faultlens.codec import Event
+from faultlens.errors import InvalidEventError, Reason
+from faultlens.events import Data, JobAlive, JobPending, RankExited
+
+SKEW_MS: Final = 5 * MINUTE_MS
+AHEAD_LIMIT_MS: Final = DAY_MS
+TOO_OLD_MS: Final = 7 * DAY_MS
+VOTERS: Final = 9
+LOOK_AHEAD_RECORDS: Final = 10_000
+# What may be held while looking ahead; only records of some 6 KiB each reach it before their number does.
+LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
+
+
+class Entry(Struct, gc=False):
+    """One line of a recording: the event in it, or why it is none; `arrived_ms` is filled in by `arrivals`.
+
+    `sha256` is that of the whole line where `raw` is only its beginning.
+    """
+
+    file: str
+    line: int
+    raw: bytes
+    event: Event | None
+    reason: Reason | None = None
+    error: str = ""
+    sha256: str | None = None
+    arrived_ms: int = 0
+
+
+def arrivals(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the entries of one file with their arrival time, never going back.
+
+    That is `recordedtime`; where it is absent, the record's own `time`, but at most the lower median of `time` over
+    this record and those that follow it: one vote per source, until nine sources have voted or 10,000 records were
+    looked at. So a quiet weekend moves the clock, and one source with a wrong clock does not. Both ends of the part
+    looked at only move forward, and at most nine votes are kept in order: the cost of a record does not depend on
+    how far ahead it must be looked.
+    """
+    window = _Window(iter(entries))
+    clock_ms: int | None = None
+    while (entry := window.head()) is not None:
+        event = entry.event
+        if event is None:
+            own_ms = window.median_ms() if clock_ms is None else clock_ms
+        elif event.recorded_ms is not None:
+            own_ms = event.recorded_ms
+        else:
+            own_ms = min(event.time_ms, window.median_ms())
+        clock_ms = own_ms if clock_ms is None else max(clock_ms, own_ms)
+        entry.arrived_ms = clock_ms
+        window.pop()
+        yield entry
+
+
+class _Window:
+    """The record at hand with those that were looked at behind it, and the vote of every source among them."""
+
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._entries = entries
+        self._ahead: deque[Entry] = deque()
+        self._bytes = 0
+        self._times: dict[str, deque[int]] = {}
+        self._votes: list[int] = []
+
+    def head(self) -> Entry | None:
+        """Return the record at hand; None: there is none left."""
+        if not self._ahead and not self._pull():
+            return None
+        return self._ahead[0]
+
+    def pop(self) -> None:
+        """Go on to the next record: the next one of the same source votes in place of this one."""
+        entry = self._ahead.popleft()
+        self._bytes -= len(entry.raw)
+        event = entry.event
+        if event is None:
+            return
+        times = self._times[event.source]
+        self._votes.remove(times.popleft())
+        if times:
+            insort(self._votes, times[0])
+        else:
+            del self._times[event.source]
+
+    def median_ms(self) -> int:
+        """Return the lower median of the votes, looking ahead as far as needed; 0 where nobody votes."""
+        while (
+            len(self._votes) < VOTERS
+            and len(self._ahead) < LOOK_AHEAD_RECORDS
+            and self._bytes < LOOK_AHEAD_BYTES
+            and self._pull()
+        ):
+            pass
+        return self._votes[(len(self._votes) - 1) // 2] if self._votes else 0
+
+    def _pull(self) -> bool:
+        entry = next(self._entries, None)
+        if entry is None:
+            return False
+        self._ahead.append(entry)
+        self._bytes += len(entry.raw)
+        event = entry.event
+        if event is not None:
+            times = self._times.get(event.source)
+            if times is None:
+                self._times[event.source] = deque((event.time_ms,))
+                insort(self._votes, event.time_ms)
+            else:
+                times.append(event.time_ms)
+        return True
+
+
+def placed(event: Event, *, arrived_ms: int, clock_ms: int) -> Event:
+    """Return the event with the time it is processed at: its own, unless its clock is known to be wrong.
+
+    A sender whose `senttime` differs from the arrival by more than 5 minutes has its times corrected by the
+    difference; then, what is more than 5 minutes ahead of the clock happened now. Both are marked. More than 24 hours
+    ahead is an InvalidEventError.
+    """
+    sent_ms = event.sent_ms
+    if sent_ms is not None and not -SKEW_MS <= sent_ms - arrived_ms <= SKEW_MS:
+        event = _shifted(event, arrived_ms - sent_ms)
+    ahead_ms = event.time_ms - clock_ms
+    if ahead_ms <= SKEW_MS:
+        return event
+    if ahead_ms > AHEAD_LIMIT_MS:
+        raise InvalidEventError(
+            "time_ahead", f"time is {iso(event.time_ms)}, more than 24 h ahead of the arrival at {iso(clock_ms)}"
+        )
+    return _shifted(event, -ahead_ms)
+
+
+def _shifted(event: Event, by_ms: int) -> Event:
+    """Return the event with all times of its sender's clock moved, marked as skewed."""
+    sent_ms = None if event.sent_ms is None else event.sent_ms + by_ms
+    return replace(
+        event, time_ms=event.time_ms + by_ms, sent_ms=sent_ms, data=_shifted_data(event.data, by_ms), skewed=True
+    )
+
+
+def _shifted_data(data: Data, by_ms: int) -> Data:
+    """Return the data with the moments moved that were read from the sender's clock."""
+    if isinstance(data, RankExited) and data.first_error_at is not None:
+        return replace(data, first_error_at=moment_of(ms_of(data.first_error_at) + by_ms))
+    if isinstance(data, JobAlive) and data.stalled is not None:
+        since = moment_of(ms_of(data.stalled.since) + by_ms)
+        return replace(data, stalled=replace(data.stalled, since=since))
+    if isinstance(data, JobPending):
+        return replace(data, since=moment_of(ms_of(data.since) + by_ms))
+    return data
