@@ -1,0 +1,72 @@
+"""What an installation says of itself, by environment variables that begin with FAULTLENS_."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from faultlens.errors import ConfigurationError
+
+PREFIX: Final = "FAULTLENS_"
+
+
+def data_directory() -> Path:
+    """Return where this user's programs keep their data (XDG base directories; Application Support on macOS)."""
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support"
+    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+
+
+def default_store() -> str:
+    """Return the DSN of the embedded store that is used when nobody says otherwise."""
+    return f"chdb://{data_directory() / 'faultlens' / 'store'}"
+
+
+class Settings(BaseSettings):
+    """The settings; each is the variable FAULTLENS_<NAME>. Secrets are masked wherever they are shown."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
+
+    store: str = Field(default_factory=default_store, description="where answers are kept")
+    store_password: SecretStr | None = Field(default=None, description="password of the store's user on a server")
+    store_password_file: Path | None = Field(default=None, description="file whose first line is that password")
+    brokers: str | None = Field(default=None, description="Kafka's host:port list; without it everything is embedded")
+
+    def password(self) -> str:
+        """Return the store's password, empty if none is set; ConfigurationError if its file cannot be read."""
+        if self.store_password is not None:
+            return self.store_password.get_secret_value()
+        if self.store_password_file is None:
+            return ""
+        try:
+            return self.store_password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(
+                f"{PREFIX}STORE_PASSWORD_FILE: {self.store_password_file} cannot be read: {_reason(error)}"
+            ) from None
+
+
+def load_settings() -> Settings:
+    """Return the settings of this process's environment; ConfigurationError names the variable that is wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = "_".join(str(part) for part in first["loc"]).upper()
+        raise ConfigurationError(f"{PREFIX}{name.removeprefix(PREFIX)}: {first['msg']}") from None
+
+
+def unknown_variables(names: list[str]) -> list[str]:
+    """Return those of `names` that begin with FAULTLENS_ but are no setting: most likely misspelt."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    return sorted(name for name in names if name.startswith(PREFIX) and name not in known)
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"

@@ -1,0 +1,289 @@
+"""The store of answers: ClickHouse, embedded (chDB) or on a server. Only this module knows its driver."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from faultlens.errors import ConfigurationError, FaultlensError, WorldError
+
+Profile = Literal["chdb", "single", "replicated"]
+Parameters = Mapping[str, object]
+
+INSTALL: Final = "pip install 'faultlens[store]'"
+# A history that is replayed touches more months than the engine's default allows one insert to (100).
+_SETTINGS: Final = {"max_partitions_per_insert_block": 0}
+# What ClickHouse answers when a value, not the statement or the server, is at fault.
+# https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
+_DATA_ERRORS: Final = frozenset({6, 27, 38, 41, 53, 69, 117, 131, 691})
+_UNKNOWN_TABLE_OR_COLUMN: Final = frozenset({16, 47, 60, 81})
+_FORMS: Final = "chdb:///absolute/path, a path, or clickhouse://user@host:8123/database (clickhouses:// for TLS)"
+
+
+class RejectedRowsError(FaultlensError):
+    """The store refused rows because of a value in them; nothing else is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A directory that chDB keeps its data in."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"chdb://{self.path}"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A ClickHouse server, reached by HTTP. The password is not part of it."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    secure: bool
+    options: Mapping[str, str | int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"clickhouse{'s' if self.secure else ''}://{self.user}@{self.host}:{self.port}/{self.database}"
+
+
+_OPTIONS: Final[dict[str, type[str | int]]] = {
+    "verify": str,
+    "ca_cert": str,
+    "client_cert": str,
+    "client_cert_key": str,
+    "connect_timeout": int,
+    "send_receive_timeout": int,
+}
+
+
+def parse_dsn(dsn: str) -> Embedded | Server:
+    """Return what `dsn` names; ConfigurationError says which forms there are. Nothing is opened."""
+    scheme, separator, rest = dsn.partition("://")
+    if not separator or scheme == "chdb":
+        return _embedded(rest if separator else dsn)
+    if scheme not in {"clickhouse", "clickhouses"}:
+        raise ConfigurationError(f"not a store: {scheme}://… (expected {_FORMS})")
+    return _server(dsn, secure=scheme == "clickhouses")
+
+
+def _embedded(location: str) -> Embedded:
+    if not location.strip():
+        raise ConfigurationError(f"the store's path is empty (expected {_FORMS})")
+    return Embedded(Path(location).expanduser().absolute())
+
+
+def _server(dsn: str, *, secure: bool) -> Server:
+    try:
+        parts = urlsplit(dsn)
+        port = parts.port or (8443 if secure else 8123)
+    except ValueError as error:
+        raise ConfigurationError(f"the store's address is not a URL: {error} (expected {_FORMS})") from None
+    if parts.password is not None:
+        raise ConfigurationError(
+            "the store's address contains a password, which process lists and logs would show: "
+            "leave it out and set FAULTLENS_STORE_PASSWORD or FAULTLENS_STORE_PASSWORD_FILE"
+        )
+    if not parts.hostname:
+        raise ConfigurationError(f"the store's address names no host (expected {_FORMS})")
+    return Server(
+        host=parts.hostname,
+        port=port,
+        user=unquote(parts.username or "default"),
+        database=parts.path.strip("/") or "default",
+        secure=secure,
+        options=_options(parts.query),
+    )
+
+
+def _options(query: str) -> dict[str, str | int]:
+    options: dict[str, str | int] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise ConfigurationError(f"unknown option of the store's address: {name} (known: {', '.join(_OPTIONS)})")
+        try:
+            options[name] = _OPTIONS[name](value)
+        except ValueError:
+            raise ConfigurationError(f"option {name} of the store's address is not a number: {value!r}") from None
+    return options
+
+
+class Store:
+    """An open store. One thread at a time; close it, or use it in a `with` block."""
+
+    def __init__(self, client: Any, place: Embedded | Server) -> None:
+        self._client = client
+        self._place = place
+        self._types: dict[str, dict[str, str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return str(self._place)
+
+    @property
+    def profile(self) -> Profile:
+        """Which dialect of table definitions the engine needs, unless the installation says otherwise."""
+        return "chdb" if isinstance(self._place, Embedded) else "single"
+
+    def query(self, sql: str, params: Parameters | None = None) -> list[dict[str, Any]]:
+        """Return the rows that `sql` selects, as dicts by column; times are aware and in UTC.
+
+        Values are passed as `params` and named `{name:Type}` in the SQL, never pasted into it. WorldError on failure.
+        """
+        with self._failures("query"):
+            result = self._client.query(sql, parameters=dict(params or {}), query_tz="UTC")
+            return list(result.named_results())
+
+    def command(self, sql: str, params: Parameters | None = None) -> None:
+        """Carry out a statement that returns nothing. WorldError on failure."""
+        with self._failures("command"):
+            self._client.command(sql, parameters=dict(params or {}))
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        """Insert rows (times as milliseconds or aware moments) and return how many.
+
+        RejectedRowsError: a value does not fit its column. WorldError: table or column missing, or the store failed.
+        """
+        if not rows:
+            return 0
+        types = self._column_types(table, columns)
+        with self._failures(f"insert into {table}"), _refusals(table):
+            data = list(zip(*rows, strict=True))
+            self._client.insert(table, data, column_names=columns, column_type_names=types, column_oriented=True)
+        return len(rows)
+
+    def close(self) -> None:
+        """Give the store back; another process can open an embedded one from then on."""
+        self._client.close()
+
+    def _column_types(self, table: str, columns: Sequence[str]) -> list[str]:
+        if table not in self._types:
+            found = self.query(
+                "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}",
+                {"table": table},
+            )
+            self._types[table] = {row["name"]: row["type"] for row in found}
+        known = self._types[table]
+        absent = [name for name in columns if name not in known]
+        if absent:
+            del self._types[table]
+            what = f"columns {', '.join(absent)} of table {table}" if known else f"table {table}"
+            raise WorldError(f"the store at {self} has no {what}: run `faultlens migrate`")
+        return [known[name] for name in columns]
+
+    @contextmanager
+    def _failures(self, doing: str) -> Iterator[None]:
+        from clickhouse_connect.driver.exceptions import ClickHouseError  # noqa: PLC0415, TID251
+
+        try:
+            yield
+        except ClickHouseError as error:
+            hint = " (run `faultlens migrate`?)" if getattr(error, "code", None) in _UNKNOWN_TABLE_OR_COLUMN else ""
+            raise WorldError(f"the store at {self} failed to {doing}: {_first_line(error)}{hint}") from error
+
+
+@contextmanager
+def _refusals(table: str) -> Iterator[None]:
+    from clickhouse_connect.driver.exceptions import ClickHouseError, DataError  # noqa: PLC0415, TID251
+
+    try:
+        yield
+    except (DataError, ValueError, TypeError, OverflowError) as error:
+        raise RejectedRowsError(f"{table} takes no such row: {_first_line(error)}") from error
+    except ClickHouseError as error:
+        if getattr(error, "code", None) not in _DATA_ERRORS:
+            raise
+        raise RejectedRowsError(f"{table} takes no such row: {_first_line(error)}") from error
+
+
+def open_store(dsn: str, *, password: str | None = None) -> Store:
+    """Open the store that `dsn` names, making an embedded one's directory; its tables are made by `sinks.migrate`.
+
+    A server's password is taken from the settings unless given. ConfigurationError: the DSN is wrong or the driver is
+    not installed; WorldError: the store cannot be reached or is open elsewhere.
+    """
+    place = parse_dsn(dsn)
+    driver = _driver()
+    if isinstance(place, Embedded):
+        return Store(_open_embedded(driver, place), place)
+    return Store(_open_server(driver, place, _configured_password() if password is None else password), place)
+
+
+def _driver() -> Any:
+    try:
+        import clickhouse_connect  # noqa: PLC0415, TID251
+        from clickhouse_connect.driver import options  # noqa: PLC0415, TID251
+    except ImportError:
+        raise ConfigurationError(f"the store's driver is not installed: {INSTALL}") from None
+    # The driver asks of every insert whether it is a DataFrame and imports pandas to ask (0.4 s). We never pass one.
+    options.pd = None
+    options.pd_time_test = None
+    # It also logs every error that it raises; we report each once.
+    logging.getLogger("clickhouse_connect").propagate = False
+    logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+    return clickhouse_connect
+
+
+def _open_embedded(driver: Any, place: Embedded) -> Any:
+    try:
+        place.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorldError(f"the store's directory {place.path} cannot be made: {error.strerror}") from None
+    if not os.access(place.path, os.W_OK | os.X_OK):
+        raise WorldError(f"the store's directory {place.path} is not writable")
+    try:
+        return driver.get_client(dsn="chdb://", path=str(place.path), tz_mode="aware", settings=_SETTINGS)
+    except ImportError:
+        raise ConfigurationError(f"chDB, the embedded store, is not installed: {INSTALL}") from None
+    except Exception as error:  # the engine raises whatever it likes; all of it means that it did not open
+        raise WorldError(_why_not_opened(place, str(error))) from error
+
+
+def _why_not_opened(place: Embedded, message: str) -> str:
+    if "already initialized with path" in message:
+        other = message.partition("already initialized with path '")[2].partition("'")[0]
+        return f"this process has the store at {other} open: close it before opening {place}"
+    if "EmbeddedServer: . (" in message:
+        return f"the store at {place} is open in another process: stop that one, or use another directory"
+    return f"the store at {place} cannot be opened: {message.splitlines()[0]}"
+
+
+def _open_server(driver: Any, place: Server, password: str) -> Any:
+    try:
+        return driver.get_client(
+            host=place.host,
+            port=place.port,
+            username=place.user,
+            password=password,
+            database=place.database,
+            secure=place.secure,
+            tz_mode="aware",
+            settings=_SETTINGS,
+            autogenerate_session_id=False,
+            **place.options,
+        )
+    except driver.driver.exceptions.ClickHouseError as error:
+        raise WorldError(f"the store at {place} cannot be reached: {_first_line(error)}") from error
+
+
+def _configured_password() -> str:
+    from faultlens.settings import load_settings  # noqa: PLC0415  only a server has a password
+
+    return load_settings().password()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:500]
