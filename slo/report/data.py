@@ -1,0 +1,224 @@
+"""Everything that a report says, as plain data: amounts of GPU time are whole GPU-milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from faultlens.objectives import Unit
+from slo.indicators import goodput
+
+OVERHEAD: Final = "overhead"
+"""Stands in the place of a class for time and events that no failure is behind."""
+
+Basis = Literal["established", "supported", "assumed"]
+BASES: Final[tuple[Basis, ...]] = ("established", "supported", "assumed")
+
+# Losses in the order in which they are shown.
+LOSSES: Final = (
+    "lost_work",
+    "stalled",
+    "slow",
+    "recovery",
+    "startup",
+    "checkpoint_save",
+    "checkpoint_restore",
+    "other",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """[from_ms, to_ms) in UTC, and what people call it; `complete` when the store's data reach its end."""
+
+    from_ms: int
+    to_ms: int
+    label: str
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveLine:
+    """An objective over the report's period and over its own rolling window that ends with it.
+
+    `budget_left` is of the rolling window; `spent` is the share of that window's budget that this period used.
+    `also` holds the second number of an objective that has two: what it is, and its value.
+    """
+
+    name: str
+    title: str
+    promise: str
+    target: float
+    unit: Unit
+    good: float
+    total: float
+    attained: float | None
+    before: float | None
+    rolling: float | None
+    budget_left: float | None
+    spent: float | None
+    by_class: Mapping[str, float]
+    low: float | None = None
+    high: float | None = None
+    also: tuple[tuple[str, float | None], ...] = ()
+    source: Literal["recomputed", "streamed"] = "recomputed"
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the period kept the target; None when nothing was counted."""
+        return None if self.attained is None else self.attained >= self.target
+
+
+@dataclass(frozen=True, slots=True)
+class CauseLine:
+    """A cause: how many failures and survived losses it is charged with, and the GPU time it cost."""
+
+    code: str
+    cause_class: str
+    title: str
+    failures: int
+    assumed: int
+    gpu_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayLine:
+    """A day's failures by class."""
+
+    day_ms: int
+    by_class: Mapping[str, int]
+
+    @property
+    def failures(self) -> int:
+        """All of the day's failures."""
+        return sum(self.by_class.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What allocated GPU time went into, by category, in GPU-milliseconds; and how long jobs waited, in wall time."""
+
+    by_category: Mapping[str, int]
+    queued_ms: int = 0
+
+    @property
+    def allocated_ms(self) -> int:
+        """All allocated GPU-milliseconds."""
+        return sum(self.by_category.values())
+
+    @property
+    def productive_ms(self) -> int:
+        """GPU-milliseconds of work that was kept."""
+        return self.by_category.get("productive", 0)
+
+    @property
+    def lost_ms(self) -> int:
+        """GPU-milliseconds of everything else."""
+        return self.allocated_ms - self.productive_ms
+
+    @property
+    def goodput(self) -> float | None:
+        """Productive over allocated; None when nothing was allocated."""
+        return goodput(self.productive_ms, self.allocated_ms)
+
+    @property
+    def losses(self) -> list[tuple[str, int]]:
+        """Each loss that occurred, in the order in which losses are shown; a category not known here comes last."""
+        unknown = sorted(self.by_category.keys() - {"productive", *LOSSES})
+        return [(name, self.by_category[name]) for name in (*LOSSES, *unknown) if self.by_category.get(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node by what was charged to it. `devices`: which of its GPUs, with how many failures each."""
+
+    node: str
+    pool: str
+    failures: int
+    devices: Mapping[str, int]
+    gpu_ms: int
+    down_ms: int
+    faults: int
+    causes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What the verdicts rest on: (class, basis) -> failures; and how many were changed or taken back."""
+
+    by_basis: Mapping[tuple[str, str], int]
+    amended: int = 0
+    withdrawn: int = 0
+    provisional: int = 0
+
+    def count(self, *, cause_class: str | None = None, basis: str | None = None) -> int:
+        """Failures of a class, of a basis, or both; of all where nothing is named."""
+        return sum(n for (c, b), n in self.by_basis.items() if cause_class in (None, c) and basis in (None, b))
+
+    def bounds(self, cause_class: str) -> tuple[int, int]:
+        """The fewest and most failures of a class if everything assumed were moved away from it, or to it."""
+        assumed_here = self.count(cause_class=cause_class, basis="assumed")
+        mine = self.count(cause_class=cause_class)
+        return mine - assumed_here, mine + self.count(basis="assumed") - assumed_here
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How often hardware and driver ended jobs, and how long nodes stayed out."""
+
+    failures: int
+    node_ms: int
+    gpu_ms: int
+    repairs_ms: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What faultlens itself could not read or see: dead letters by reason, and nodes that never reported."""
+
+    dead_letters: Mapping[str, int]
+    late_reports: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The figures that are compared with the period before."""
+
+    attempts: int
+    failures: Mapping[str, int]
+    ledger: Ledger
+
+    @property
+    def all_failures(self) -> int:
+        """Failures of every class."""
+        return sum(self.failures.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """A whole report. `before` is None when the store holds nothing of the period before."""
+
+    period: Period
+    scope: str
+    as_of_ms: int
+    objectives: tuple[ObjectiveLine, ...]
+    causes: tuple[CauseLine, ...]
+    days: tuple[DayLine, ...]
+    totals: Totals
+    before: Totals | None
+    nodes: tuple[NodeLine, ...]
+    quality: Quality
+    reliability: Reliability
+    intake: Intake
+    fleet: Mapping[str, int]
+    catalogs: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    never_fire: tuple[str, ...] = ()
+    nodes_left_out: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is known of the period."""
+        nothing_measured = all(line.attained is None for line in self.objectives)
+        return nothing_measured and not self.totals.attempts and not self.totals.all_failures
