@@ -63,11 +63,14 @@ class Families:
         return None
 
     def expand(self, names: Iterable[str]) -> frozenset[str]:
-        """The families behind names of families and generations. Raises `KeyError` with an unknown name."""
+        """The families behind names of families, generations and vendors. Raises `KeyError` with an unknown name."""
         found: set[str] = set()
         for name in names:
+            of_vendor = self.of_vendor(name)
             if name in self.generations:
                 found.update(self.generations[name].families)
+            elif of_vendor:
+                found.update(of_vendor)
             else:
                 found.add(self._by_upper[name.upper()])
         return frozenset(found)
@@ -83,9 +86,24 @@ class Families:
                 return name
         raise KeyError(family)
 
+    def all(self) -> tuple[str, ...]:
+        """Every known family."""
+        return tuple(self._by_upper.values())
+
+    def short(self, families: Iterable[str]) -> str:
+        """Families in few words: whole vendors and generations by their names, the others by their own."""
+        left = set(families)
+        words = []
+        vendors = {generation.vendor: self.of_vendor(generation.vendor) for generation in self.generations.values()}
+        for name, members in [*vendors.items(), *((n, g.families) for n, g in self.generations.items())]:
+            if left.issuperset(members):
+                words.append(name)
+                left -= set(members)
+        return ", ".join([*words, *sorted(left)])
+
     def names(self) -> list[str]:
         """Every word that may stand where a catalogue entry names families."""
-        return [*self.generations, *self._by_upper.values()]
+        return [*dict.fromkeys(g.vendor for g in self.generations.values()), *self.generations, *self.all()]
 
 
 def _members(generations: Iterable[Generation]) -> Iterable[str]:

@@ -79,6 +79,10 @@ class Catalogue:
             kind, normal_code(code), normal_subcode(subcode), self.families.canonical(family), driver_branch(driver)
         )
 
+    def resolve_shipped_check(self, name: str, component: str, status: str, code: str | None = None) -> Judgement:
+        """Like `resolve_check`, without what the site laid over it."""
+        return self._shipped_check(name, component, _check_subcode(name, status, code))
+
     def announced_action(self, subcode_or_message: str | None) -> AnnouncedAction | None:
         """The recovery step that a sub-code or line of Xid 154 announces, or None."""
         return self.recovery.announced_action(subcode_or_message)
@@ -120,9 +124,7 @@ class Catalogue:
         return judgement
 
     def _resolve_check_anew(self, name: str, component: str, status: str, code: str | None) -> Judgement:
-        if status in _HEALTHY:
-            raise ValueError(f"check {name!r} is {status!r}: there is no condition to judge")
-        subcode = normal_subcode(f"{status}/{code}" if code else status)
+        subcode = _check_subcode(name, status, code)
         judgement = self._shipped_check(name, component, subcode)
         judgement = self._with_site((CHECK_KIND, name), judgement, subcode, None, None)
         clears = tuple(f"check:{name}" if word == f"check:{ANY_CODE}" else word for word in judgement.clears)
@@ -159,6 +161,12 @@ def driver_branch(version: str | None) -> int | None:
     """The branch of a driver version: 570 of `570.133.20`; None where there is none to be read."""
     found = _BRANCH.match(version) if version is not None else None
     return int(found[1]) if found is not None else None
+
+
+def _check_subcode(name: str, status: str, code: str | None) -> str | None:
+    if status in _HEALTHY:
+        raise ValueError(f"check {name!r} is {status!r}: there is no condition to judge")
+    return normal_subcode(f"{status}/{code}" if code else status)
 
 
 def _patch_for(
