@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -41,9 +41,25 @@ class Processor(Protocol):
     `state` is None for a key that was never seen. `now_ms` is the lane's clock, never going back.
     """
 
-    name: str
-    state_type: type[Struct]
-    survey_every_ms: int | None
+    @property
+    def name(self) -> str:
+        """The name of its role."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What it reads, the topic that carries ticks first; the runtime reads `context` for it."""
+
+    @property
+    def state_type(self) -> Any:
+        """The type of its states, or a union of tagged ones."""
+
+    @property
+    def survey_every_ms(self) -> int | None:
+        """How often all keys are looked at together; None: never."""
+
+    @property
+    def surveys_while_idle(self) -> bool:
+        """Whether surveys also run when a recording's clock is advanced past its last record."""
 
     def key_of(self, event: Event) -> str | None:
         """Return the key whose state the event steps; None: the event is not for this processor."""
@@ -56,3 +72,6 @@ class Processor(Protocol):
 
     def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
         """Return what follows from looking at all keys of the lane together (every `survey_every_ms`)."""
+
+    def on_end(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
+        """Return what is known but not yet written when a recording ends at `now_ms`; live, this is never called."""
