@@ -6,7 +6,16 @@ from typing import Final, NamedTuple
 
 from faultlens.events import CauseClass
 
-__all__ = ["CAUSES", "CAUSE_CLASSES", "CauseClass", "CauseInfo", "UnknownCauseError", "class_of", "is_known", "title_of"]
+__all__ = [
+    "CAUSES",
+    "CAUSE_CLASSES",
+    "CauseClass",
+    "CauseInfo",
+    "UnknownCauseError",
+    "class_of",
+    "is_known",
+    "title_of",
+]
 
 CAUSE_CLASSES: Final[tuple[CauseClass, ...]] = ("hardware", "driver", "platform", "user")
 
