@@ -15,6 +15,7 @@ from faultlens.events import FAULT_KINDS, Component
 from faultlens.yaml_lines import Problem
 
 LAST_XID: Final = 173
+_NVLINK5: Final = frozenset(map(str, range(144, 151)))
 UNHEALTHY: Final = ("fail", "timeout", "error", "missing", "warn")
 
 _Content = TypeVar("_Content")
@@ -59,6 +60,12 @@ def references(shelf: Shelf[Judgement]) -> Iterator[Problem]:
     for _, _, placed in shelf.all():
         for text in _reference_problems(shelf, placed.content):
             yield Problem(placed.where.path, placed.where.line, f"{placed.content.entry}: {text}")
+
+
+def unknown_subcodes(shelf: Shelf[Judgement], subcodes: Iterable[str], where: Path) -> list[Problem]:
+    """Sub-codes that lines of Xid 144 to 150 are read as and that no entry has."""
+    known = {entry.where.subcode for kind, code, entry in shelf.all() if kind == "xid" and code in _NVLINK5}
+    return [Problem(where, 1, f"sub-code {word} has no entry") for word in sorted(subcodes) if word not in known]
 
 
 def patch_references(shelf: Shelf[Judgement], patch: Patch) -> list[str]:

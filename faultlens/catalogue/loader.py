@@ -13,8 +13,9 @@ from faultlens.catalogue import integrity
 from faultlens.catalogue.assemble import Key, assemble, assemble_site, complete
 from faultlens.catalogue.families import Families, FamiliesFile
 from faultlens.catalogue.judgement import Judgement
-from faultlens.catalogue.lookup import Catalogue, Site
+from faultlens.catalogue.lookup import Catalogue, Reading, Site
 from faultlens.catalogue.model import CatalogueFile, SiteFile
+from faultlens.catalogue.nvlink5 import DecodeFile
 from faultlens.catalogue.others import Others
 from faultlens.catalogue.recovery import Recovery, RecoveryFile
 from faultlens.catalogue.shelf import Patch, Placed, Shelf
@@ -25,7 +26,8 @@ SHIPPED_DIRECTORY: Final = Path(__file__).parent / "data"
 FAMILIES_FILE: Final = "families.yaml"
 RECOVERY_FILE: Final = "nvidia_recovery.yaml"
 OTHERS_FILE: Final = "others.yaml"
-_NO_ENTRIES: Final = frozenset({FAMILIES_FILE, RECOVERY_FILE, OTHERS_FILE})
+DECODE_FILE: Final = "nvidia_nvlink5_decode.yaml"
+_NO_ENTRIES: Final = frozenset({FAMILIES_FILE, RECOVERY_FILE, OTHERS_FILE, DECODE_FILE})
 
 SITE_FILES_LIMIT: Final = 100
 PROBLEMS_SHOWN: Final = 50
@@ -50,10 +52,13 @@ def load_catalogue(site_dirs: Sequence[Path] = (), *, shipped_dir: Path = SHIPPE
     Raises `CatalogueError` with every problem: unknown words, gaps, overlaps, a site's entry without reason and date.
     """
     families = Families(_read(shipped_dir / FAMILIES_FILE, FamiliesFile).generations)
-    recovery = Recovery(_read(shipped_dir / RECOVERY_FILE, RecoveryFile))
+    reading = Reading(
+        recovery=Recovery(_read(shipped_dir / RECOVERY_FILE, RecoveryFile)),
+        nvlink5=_read(shipped_dir / DECODE_FILE, DecodeFile),
+    )
     others = _read(shipped_dir / OTHERS_FILE, Others)
     shipped = _shipped_shelf(shipped_dir, families)
-    problems: list[Problem] = []
+    problems = integrity.unknown_subcodes(shipped, reading.nvlink5.subcodes(), shipped_dir / DECODE_FILE)
     site: list[Shelf[Patch]] = []
     digest = hashlib.sha256()
     for directory in site_dirs:
@@ -63,7 +68,7 @@ def load_catalogue(site_dirs: Sequence[Path] = (), *, shipped_dir: Path = SHIPPE
     if problems:
         raise CatalogueError(problems)
     laid_over = Site(tuple(site), digest.hexdigest()[:8] if site else "")
-    return Catalogue(families=families, shipped=shipped, recovery=recovery, others=others, site=laid_over)
+    return Catalogue(families=families, shipped=shipped, reading=reading, others=others, site=laid_over)
 
 
 def _read(path: Path, model: type[_Model]) -> _Model:

@@ -12,6 +12,7 @@ import msgspec
 from faultlens.catalogue.families import Families
 from faultlens.catalogue.judgement import Judgement
 from faultlens.catalogue.model import ANY_CODE, CHECK_KIND
+from faultlens.catalogue.nvlink5 import DecodeFile
 from faultlens.catalogue.others import Others
 from faultlens.catalogue.recovery import AnnouncedAction, Recovery
 from faultlens.catalogue.shelf import Patch, Placed, Shelf, subcode_chain, widest
@@ -32,6 +33,13 @@ class Site(NamedTuple):
     digest: str
 
 
+class Reading(NamedTuple):
+    """How what drivers print is read: recovery steps of Xid 154, sub-codes of NVLink5."""
+
+    recovery: Recovery
+    nvlink5: DecodeFile
+
+
 class Catalogue:
     """What codes and failing checks mean. Immutable; lookups are pure and remembered."""
 
@@ -40,12 +48,13 @@ class Catalogue:
         *,
         families: Families,
         shipped: Shelf[Judgement],
-        recovery: Recovery,
+        reading: Reading,
         others: Others,
         site: Site,
     ) -> None:
         self.families = families
-        self.recovery = recovery
+        self.recovery = reading.recovery
+        self._nvlink5 = reading.nvlink5
         self.others = others
         self.version = f"{others.version}+site.{site.digest}" if site.digest else others.version
         self._shipped = shipped
@@ -86,6 +95,10 @@ class Catalogue:
     def announced_action(self, subcode_or_message: str | None) -> AnnouncedAction | None:
         """The recovery step that a sub-code or line of Xid 154 announces, or None."""
         return self.recovery.announced_action(subcode_or_message)
+
+    def nvlink5_subcode(self, line: str) -> str | None:
+        """The sub-code in a driver's line of Xid 144 to 150, or None where it has none."""
+        return self._nvlink5.subcode(line)
 
     def shipped_entries(self) -> Iterator[tuple[str, str, Placed[Judgement]]]:
         """Every shipped entry with its kind and code, in the order of the files."""
