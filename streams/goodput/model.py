@@ -128,8 +128,8 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     """The evidence of what one attempt's time was spent on, bounded; `intervals` says what follows from it.
 
     What is older than `settled_ms` is kept as `blocks`, what is older than those only as sums of GPU-milliseconds.
-    `anchor` is the last step before `settled_ms`. `written` is what the last flush said; `late` counts what came too
-    late, or beyond a limit, to be kept.
+    `anchor` is the last step before `settled_ms`, `begun` that there was one. `written` is what the last flush said;
+    `late` counts what came too late, or beyond a limit, to be kept.
     """
 
     attempt: int
@@ -141,6 +141,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     started_ms: int | None = None
     pace: Pace | None = None
     anchor: Step | None = None
+    begun: bool = False
     steps: tuple[Step, ...] = ()
     saves: tuple[Save, ...] = ()
     sizes: tuple[Size, ...] = ()

@@ -1,0 +1,234 @@
+"""An attempt's evidence in order of time: stretches of steps between restores, and the time that saves take."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from streams.goodput.model import MIN_SAMPLES, Keep, Ledger, Pace, Piece, Save, Size, Step
+
+# `took_ms` of a step that is only known because a checkpoint of it was saved.
+KNOWN_BY_SAVE = -1
+
+
+@dataclass
+class Leg:
+    """Steps in a row from `start_ms` to `stop_ms`: from the allocation or a restart to the next restart or the end.
+
+    No step of it began before `floor_ms`; the first one follows `base_step`. `first`: no step was done before it.
+    `anchored`: its first mark lies before what is looked at. `restored` is the step that the leg goes back to, if it
+    does, and `broke_ms` when the last step before that was complete.
+    """
+
+    start_ms: int
+    stop_ms: int
+    floor_ms: int
+    base_step: int
+    first: bool
+    anchored: bool = False
+    restored: int | None = None
+    broke_ms: int = 0
+    marks: list[Step] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of [start_ms, stop_ms), arranged for laying it out."""
+
+    legs: list[Leg]
+    holes: list[Piece]
+    sizes: list[Size]
+    stalls_ms: tuple[int, ...]
+    paces: dict[int, Pace]
+
+    def free(self, from_ms: int, to_ms: int) -> list[tuple[int, int]]:
+        """Return the parts of [from_ms, to_ms) in which nothing was saved or restored."""
+        spans, cursor = [], from_ms
+        first = max(0, bisect_right(self.holes, from_ms, key=lambda hole: hole.from_ms) - 1)
+        for hole in self.holes[first:]:
+            if hole.from_ms >= to_ms:
+                break
+            if cursor < hole.from_ms:
+                spans.append((cursor, hole.from_ms))
+            cursor = max(cursor, hole.to_ms)
+        if cursor < to_ms:
+            spans.append((cursor, to_ms))
+        return spans
+
+    def gpus_at(self, at_ms: int) -> int:
+        """Return how many GPUs the attempt held at a time."""
+        index = bisect_right(self.sizes, at_ms, key=lambda size: size.at_ms) - 1
+        return self.sizes[max(0, index)].gpus
+
+    def resized(self, from_ms: int, to_ms: int) -> Size | None:
+        """Return the first change of size in (from_ms, to_ms]; one with a loss before others."""
+        within = [size for size in self.sizes[1:] if from_ms < size.at_ms <= to_ms]
+        return next((size for size in within if size.loss), within[0] if within else None)
+
+    def loss(self, leg: Leg) -> str:
+        """Return the name of the loss that made the job start the leg anew; empty: of none that is known."""
+        size = self.resized(leg.broke_ms, leg.marks[0].at_ms if leg.marks else leg.stop_ms)
+        return loss_name(size)
+
+    def stall(self, from_ms: int, to_ms: int) -> int | None:
+        """Return the first reported stall that began in [from_ms, to_ms)."""
+        return next((since for since in self.stalls_ms if from_ms <= since < to_ms), None)
+
+
+def loss_name(size: Size | None) -> str:
+    """Return what the time around a change of size is charged to; empty: to nobody."""
+    return f"loss {size.loss}" if size is not None and size.loss else ""
+
+
+def length(spans: Iterable[tuple[int, int]]) -> int:
+    """Return the milliseconds of all spans together."""
+    return sum(stop - start for start, stop in spans)
+
+
+def view_of(ledger: Ledger, until_ms: int) -> View:
+    """Return the evidence after `settled_ms` and before `until_ms`, arranged."""
+    holes = holes_of(ledger.saves, ledger.settled_ms, until_ms)
+    view = View(legs_of(ledger, until_ms), holes, _sizes(ledger, until_ms), ledger.stalls_ms, {})
+    view.paces.update(_paces(view))
+    if ledger.pace is not None:
+        view.paces.setdefault(ledger.pace.gpus, ledger.pace)
+    return view
+
+
+def _sizes(ledger: Ledger, until_ms: int) -> list[Size]:
+    """Return the sizes with the one at `settled_ms` first."""
+    start = ledger.settled_ms
+    before = [size.gpus for size in ledger.sizes if size.at_ms <= start]
+    base = Size(start, before[-1] if before else ledger.gpus)
+    return [base, *(size for size in ledger.sizes if start < size.at_ms < until_ms)]
+
+
+def holes_of(saves: Iterable[Save], start_ms: int, stop_ms: int) -> list[Piece]:
+    """Return the time in which saves and restores kept steps from being done; where they overlap the earlier counts."""
+    holes: list[Piece] = []
+    cursor = start_ms
+    for save in sorted(saves, key=lambda save: (save.from_ms, save.to_ms, save.step)):
+        from_ms, to_ms = max(cursor, save.from_ms), min(stop_ms, save.to_ms)
+        if save.stops_work and from_ms < to_ms:
+            holes.append(Piece("checkpoint_restore" if save.restored else "checkpoint_save", from_ms, to_ms))
+            cursor = to_ms
+    return holes
+
+
+def _told(ledger: Ledger, until_ms: int) -> list[tuple[int, int, Step | Save]]:
+    """Return steps, and saves as far as they tell of steps or restarts, in order of time; a step before a restore."""
+    start = ledger.settled_ms
+    told: list[tuple[int, int, Step | Save]] = [
+        (max(start, step.at_ms), 0, step) for step in ledger.steps if step.at_ms <= until_ms
+    ]
+    told += [
+        (max(start, save.from_ms), 2 if save.restored else 1, save)
+        for save in ledger.saves
+        if save.from_ms < until_ms and (save.restored or save.from_ms > start)
+    ]
+    return sorted(told, key=lambda entry: (entry[0], entry[1], entry[2].step))
+
+
+def legs_of(ledger: Ledger, until_ms: int) -> list[Leg]:
+    """Return the legs between `settled_ms` and `until_ms`: at least one."""
+    start = ledger.settled_ms
+    floor = start if ledger.started_ms is None else max(start, ledger.started_ms)
+    leg = Leg(start, until_ms, floor, ledger.base_step, first=not ledger.begun, broke_ms=start)
+    if ledger.anchor is not None:
+        leg.marks, leg.anchored = [ledger.anchor], True
+    legs = [leg]
+    reported = leg.marks[-1].step if leg.marks else -1
+    for at_ms, _, entry in _told(ledger, until_ms):
+        leg = legs[-1]
+        last = leg.marks[-1].step if leg.marks else -1
+        if isinstance(entry, Save):
+            if entry.restored:
+                legs.append(_restored(legs, entry, at_ms))
+                reported = -1
+            elif entry.step > last:
+                leg.marks.append(Step(at_ms, entry.step, KNOWN_BY_SAVE))
+            continue
+        if entry.step < reported:
+            legs.append(_restarted(legs, entry, at_ms, _saved_below(ledger, entry.step, at_ms)))
+        elif entry.step > last:
+            leg.marks.append(Step(at_ms, entry.step, entry.took_ms))
+        reported = entry.step
+    return legs
+
+
+def _restored(legs: list[Leg], save: Save, at_ms: int) -> Leg:
+    """Return the leg that a restore begins; the one before ends there."""
+    before = legs[-1]
+    started = not before.first or bool(before.marks)
+    floor = max(at_ms, save.to_ms) if started else max(before.floor_ms, save.to_ms)
+    leg = Leg(at_ms, before.stop_ms, floor, save.step if save.ok else before.base_step, first=not started)
+    leg.restored = save.step if save.ok and started else None
+    leg.broke_ms = before.marks[-1].at_ms if before.marks else before.broke_ms
+    before.stop_ms = at_ms
+    return leg
+
+
+def _saved_below(ledger: Ledger, step: int, before_ms: int) -> int:
+    """Return the newest good checkpoint below a step, which a job that goes on with the step must have read."""
+    saved = [(save.to_ms, save.step) for save in ledger.saves if save.ok and save.to_ms <= before_ms]
+    saved += [(keep.at_ms, keep.step) for keep in ledger.keeps]
+    return max(((at_ms, saved_step) for at_ms, saved_step in saved if saved_step < step), default=(0, step - 1))[1]
+
+
+def _restarted(legs: list[Leg], step: Step, at_ms: int, restored: int) -> Leg:
+    """Return the leg of a job that went back to an earlier step without reporting a restore."""
+    before = legs[-1]
+    begin_ms = before.marks[-1].at_ms
+    leg = Leg(begin_ms, before.stop_ms, begin_ms, restored, first=False, restored=restored, broke_ms=begin_ms)
+    leg.marks.append(Step(at_ms, step.step, step.took_ms))
+    before.stop_ms = begin_ms
+    return leg
+
+
+def gaps(leg: Leg) -> Iterator[tuple[Step, Step]]:
+    """Return each pair of neighbouring marks of a leg."""
+    return pairwise(leg.marks)
+
+
+def _paces(view: View) -> dict[int, Pace]:
+    """Return the pace for each number of GPUs that has samples enough; disturbed gaps are left out."""
+    samples: dict[int, list[tuple[float, int]]] = {}
+    for leg in view.legs:
+        for before, mark in gaps(leg):
+            if view.resized(before.at_ms, mark.at_ms) or view.stall(before.at_ms, mark.at_ms) is not None:
+                continue
+            free_ms = length(view.free(before.at_ms, mark.at_ms))
+            if not free_ms:
+                continue
+            each = (free_ms / (mark.step - before.step), free_ms)
+            samples.setdefault(view.gpus_at(mark.at_ms), []).append(each)
+    return {gpus: _pace(gpus, own) for gpus, own in samples.items() if len(own) >= MIN_SAMPLES}
+
+
+def _pace(gpus: int, samples: Sequence[tuple[float, int]]) -> Pace:
+    middle = median(each for each, _ in samples)
+    spread = median(abs(each - middle) for each, _ in samples)
+    return Pace(gpus, middle, spread, median(free for _, free in samples))
+
+
+def keeps_of(ledger: Ledger, legs: Iterable[Leg]) -> list[Keep]:
+    """Return up to when work is in a good checkpoint, for every good one that is known, in order of time."""
+    marks = [mark for leg in legs for mark in leg.marks]
+    keeps = set(ledger.keeps)
+    for save in ledger.saves:
+        if save.ok:
+            keeps.add(Keep(_kept_ms(save, marks), save.step))
+    return sorted(keeps, key=lambda keep: (keep.at_ms, keep.step))
+
+
+def _kept_ms(save: Save, marks: Iterable[Step]) -> int:
+    """A save beside the work holds what was done when its step ended, which may be before it began."""
+    if save.restored:
+        return save.to_ms
+    if save.blocking:
+        return save.from_ms
+    exact = [mark.at_ms for mark in marks if mark.step == save.step and mark.at_ms <= save.to_ms]
+    return exact[-1] if exact else save.from_ms

@@ -1,0 +1,86 @@
+"""What others ask of a ledger: what a failure cost, whether a job hangs, how far it got."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from faultlens.clock import SECOND_MS
+from streams.goodput.laying import interval_of, stall_after_ms
+from streams.goodput.legs import Leg, keeps_of, view_of
+from streams.goodput.model import Ledger
+from streams.goodput.tiling import intervals, latest_ms, pace_now
+
+
+def since_checkpoint(ledger: Ledger, end_ms: int) -> tuple[float, float]:
+    """Return GPU-seconds and seconds from the last good checkpoint (or the allocation) to `end_ms`; saving apart."""
+    view = view_of(ledger, end_ms)
+    since_ms = ledger.from_ms
+    for keep in keeps_of(ledger, view.legs):
+        if keep.at_ms <= end_ms:
+            since_ms = max(since_ms, keep.at_ms)
+    wall_ms = gpu_ms = 0
+    for interval in intervals(ledger, end_ms):
+        overlap_ms = min(interval.to_ms, end_ms) - max(interval.from_ms, since_ms)
+        if overlap_ms > 0 and interval.category != "checkpoint_save":
+            wall_ms += overlap_ms
+            gpu_ms += overlap_ms * interval.gpus
+    return gpu_ms / SECOND_MS, wall_ms / SECOND_MS
+
+
+def last_progress_ms(ledger: Ledger) -> int | None:
+    """Return when the newest known step was complete; None: no step is known."""
+    view = view_of(ledger, latest_ms(ledger))
+    return max((mark.at_ms for leg in view.legs for mark in leg.marks), default=None)
+
+
+def steps_after(ledger: Ledger, at_ms: int) -> int:
+    """Return how many steps were completed after a time.
+
+    Between two records the steps are taken to be evenly spaced, and what is not known to be a whole one is none.
+    """
+    view = view_of(ledger, latest_ms(ledger))
+    return sum(_steps_after(leg, at_ms) for leg in view.legs)
+
+
+def _steps_after(leg: Leg, at_ms: int) -> int:
+    steps = 0
+    for before, mark in pairwise(leg.marks):
+        if before.at_ms >= at_ms:
+            steps += mark.step - before.step
+        elif mark.at_ms > at_ms:
+            whole = (mark.step - before.step) * (mark.at_ms - at_ms) // (mark.at_ms - before.at_ms)
+            steps += max(1, whole)
+    if leg.marks and not leg.anchored and leg.marks[0].at_ms > at_ms:
+        steps += _first_steps_after(leg, at_ms)
+    return steps
+
+
+def _first_steps_after(leg: Leg, at_ms: int) -> int:
+    """The first record itself tells of one step, and of as many more as its step time leaves room for."""
+    first = leg.marks[0]
+    if first.took_ms <= 0:
+        return 1
+    free_ms = first.at_ms - max(at_ms, min(leg.floor_ms, first.at_ms))
+    return max(1, min(first.step - leg.base_step, free_ms // first.took_ms))
+
+
+def normal_step_ms(ledger: Ledger) -> float | None:
+    """Return the median time of a step on as many GPUs as the attempt has now; None before five are known."""
+    pace = pace_now(ledger)
+    return None if pace is None else pace.median_ms
+
+
+def stalled_since(ledger: Ledger, now_ms: int) -> int | None:
+    """Return since when the attempt hangs: as its launcher says, or as the end of its last step when it is overdue.
+
+    Overdue is three normal intervals between records, at least a minute. None: it goes on, or nothing is known.
+    """
+    view = view_of(ledger, now_ms)
+    leg = view.legs[-1]
+    last_ms = leg.marks[-1].at_ms if leg.marks else leg.start_ms
+    told = view.stall(last_ms, now_ms)
+    if told is not None or not leg.marks:
+        return told
+    interval_ms = interval_of(leg, view)
+    silent_ms = sum(stop - start for start, stop in view.free(last_ms, now_ms))
+    return last_ms if interval_ms is not None and silent_ms > stall_after_ms(interval_ms) else None
