@@ -1,0 +1,112 @@
+"""The command line: one program with many verbs, each loaded only when it is called."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from faultlens.errors import ConfigurationError, FaultlensError, UsageError
+from faultlens.version import program_version
+from slo.wording import printable
+
+EXIT_WRONG_USE: Final = 2
+EXIT_WORLD_FAILED: Final = 3
+EXIT_INTERRUPTED: Final = 130
+MAX_LINE: Final = 2_000
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Where a verb's command function (or, for a group of verbs, its typer app) is, and what it does in one line."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+VERBS: Final[dict[str, Verb]] = {
+    "replay": Verb("faultlens.cli_replay", "replay", "Say of every failed job in recorded events whose fault it was."),
+}
+
+
+class _LazyGroup(TyperGroup):
+    """Lists the verbs from the table above; imports a verb's module only to run it or to show its own help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        verb = VERBS.get(cmd_name)
+        return None if verb is None else TyperCommand(cmd_name, help=verb.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if name is None or command is None else _loaded(name), rest
+
+
+def _loaded(name: str) -> Any:
+    verb = VERBS[name]
+    loaded = getattr(import_module(verb.module), verb.attribute)
+    if isinstance(loaded, typer.Typer):
+        return typer.main.get_group(loaded)
+    single = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    single.command(name)(loaded)
+    return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    name="faultlens",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"faultlens {program_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Say of every failed GPU job whose fault it was, with the evidence, and what that did to the objectives."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the program and end the process: 0 good, 1 the answer is bad, 2 wrong use, 3 the world failed."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        app(arguments)
+    except FaultlensError as error:
+        sys.stderr.write(rendered(error, as_json="--json" in arguments) + "\n")
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def exit_code(error: FaultlensError) -> int:
+    """Return the process's exit code for an error: what a person wrote is wrong use, all else is the world's."""
+    return EXIT_WRONG_USE if isinstance(error, (ConfigurationError, UsageError)) else EXIT_WORLD_FAILED
+
+
+def rendered(error: FaultlensError, *, as_json: bool) -> str:
+    """Return what is shown of an error; control characters of what it quotes are escaped."""
+    if as_json:
+        return json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}})
+    return "\n".join(printable(line, limit=MAX_LINE) for line in f"faultlens: {error}".splitlines())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The embedded runtime: the same processors as live, over recorded events, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from faultlens.arrival import SKEW_MS, TOO_OLD_MS, Entry, placed
+from faultlens.clock import MINUTE_MS, wall_ms
+from faultlens.codec import Decoder, Event
+from faultlens.errors import InvalidEventError
+from faultlens.local_outputs import OutputFiles, Store
+from faultlens.local_pump import INTERNAL, TOPIC_OF, Pump
+from faultlens.local_state import load, save
+from faultlens.local_tally import Tally
+from faultlens.recordings import Recording, merged
+from faultlens.topics import INPUT_TYPES
+from streams.runtime.dead_letters import dead_letter, glance, in_file
+from streams.runtime.records import Role, Sent
+from streams.runtime.task import Task
+
+# Without --until: to the end of the evidence window after the last event, and a minute in which all have answered.
+TAIL_MS: Final = 6 * MINUTE_MS
+CHECKPOINT_EVENTS: Final = 1_000
+
+Progress = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a replay writes: output files, store, state; None: nowhere. `fresh`: an earlier state is not read."""
+
+    out: Path | None = None
+    store: Store | None = None
+    state: Path | None = None
+    fresh: bool = False
+
+
+def replay(
+    recordings: Sequence[Recording],
+    roles: Sequence[Role],
+    places: Places,
+    *,
+    until_ms: int | None = None,
+    progress: Progress = lambda: None,
+) -> Tally:
+    """Run the roles over the recordings and return what came of it.
+
+    The state is saved last, after everything that rests on it was written: a run that was cut off is simply run
+    again. Raises WorldError, ConfigurationError (a saved state that is no use), ProcessorFailingError.
+    """
+    resumes = places.state is not None and not places.fresh
+    tasks = load(places.state, roles) if resumes and places.state is not None else [Task(role) for role in roles]
+    run = _Run(tasks, None if places.out is None else OutputFiles(places.out), places.store)
+    try:
+        run.read(recordings, progress)
+        run.finish(until_ms)
+    finally:
+        run.close()
+    if places.state is not None:
+        save(places.state, tasks)
+    return run.tally
+
+
+class _Run:
+    """One replay: what was read, what follows from it, and where that goes."""
+
+    def __init__(self, tasks: Sequence[Task], files: OutputFiles | None, store: Store | None) -> None:
+        self.tally = Tally()
+        self._pump = Pump(tasks, self._deliver)
+        self._files = files
+        self._store = store
+        self._oldest_ms = self._pump.clock_ms - TOO_OLD_MS
+        self._latest_ms = 0
+
+    def read(self, recordings: Sequence[Recording], progress: Progress) -> None:
+        """Take every event of the recordings in order of arrival."""
+        tally, take = self.tally, self._pump.take
+        latest_ms = 0
+        for entry in merged(recordings, Decoder(INPUT_TYPES)):
+            event = entry.event
+            tally.lines += 1
+            if tally.lines % CHECKPOINT_EVENTS == 0:
+                self._checkpoint()
+                progress()
+            if event is None:
+                self._bury(entry)
+                continue
+            arrived_ms = entry.arrived_ms
+            if arrived_ms < self._oldest_ms:
+                tally.too_old += 1
+                continue
+            tally.by_topic[TOPIC_OF[event.type]] += 1
+            take(entry, event)
+            if self._store is not None:
+                self._keep(event, entry, self._store)
+            if latest_ms < event.time_ms <= arrived_ms + SKEW_MS:
+                latest_ms = event.time_ms
+            latest_ms = max(latest_ms, arrived_ms)
+        self._latest_ms = latest_ms
+
+    def finish(self, until_ms: int | None) -> None:
+        """Advance the clock to `until_ms` (None: until everything is final) and write what is still held."""
+        if self._latest_ms or until_ms is not None:
+            self._pump.finish(self._latest_ms + TAIL_MS if until_ms is None else until_ms)
+        for task in self._pump.tasks:
+            self.tally.add(task.counts)
+
+    def close(self) -> None:
+        """Write what is buffered."""
+        if self._files is not None:
+            self._files.close()
+        if self._store is not None:
+            self._store.close()
+
+    def _checkpoint(self) -> None:
+        self._pump.seal()
+        if self._files is not None:
+            self._files.flush()
+
+    def _keep(self, event: Event, entry: Entry, store: Store) -> None:
+        """Add an input event to the store, with its times as they were taken; what was refused is not kept."""
+        try:
+            event = placed(event, arrived_ms=entry.arrived_ms, clock_ms=self._pump.clock_ms)
+        except InvalidEventError:
+            return
+        store.add(event, entry.arrived_ms, entry.raw)
+
+    def _deliver(self, sent: Sent, at_ms: int) -> None:
+        topic, event = sent.topic, sent.event
+        if topic in INTERNAL:
+            return
+        self.tally.sent(topic, event)
+        if self._files is not None:
+            self._files.add(topic, event)
+        if self._store is not None:
+            self._store.add(event, at_ms, None)
+
+    def _bury(self, entry: Entry) -> None:
+        topic, key = glance(entry.raw)
+        at_ms = entry.arrived_ms or self._pump.clock_ms or wall_ms()
+        origin = in_file(entry.file, entry.line, topic, key)
+        reason = entry.reason or "not_json"
+        self._deliver(
+            dead_letter(entry.raw, origin, reason=reason, error=entry.error, at_ms=at_ms, sha256=entry.sha256), at_ms
+        )

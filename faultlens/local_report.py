@@ -1,0 +1,78 @@
+"""What a replay says of itself when it is done: for people, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faultlens.local_tally import Tally
+from faultlens.topics import DEAD_LETTERS
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished replay: its counts, how long it took, and where its answers are (None: nowhere)."""
+
+    tally: Tally
+    seconds: float
+    out: Path | None
+    store: str | None
+
+    @property
+    def events_per_second(self) -> int:
+        """Events taken per second of the whole run."""
+        return round(self.tally.events / self.seconds) if self.seconds else 0
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """Return the summary as plain values."""
+    return run.tally.answer() | {
+        "seconds": round(run.seconds, 3),
+        "events_per_second": run.events_per_second,
+        "out": None if run.out is None else str(run.out),
+        "store": run.store,
+    }
+
+
+def as_text(run: Run) -> str:
+    """Return the summary for people: what came in, what was found, what was refused, and where it all is."""
+    tally = run.tally
+    lines = [
+        f"Replayed {tally.events:,} events in {run.seconds:.1f} s ({run.events_per_second:,} a second)"
+        + _list(tally.by_topic, before=": "),
+        _verdicts(tally),
+    ]
+    if tally.dead_letters:
+        total = sum(tally.dead_letters.values())
+        where = "" if run.out is None else f"; see {run.out / f'{DEAD_LETTERS}.jsonl'}"
+        lines.append(f"Dead letters: {total:,} ({_list(tally.dead_letters)}){where}")
+    if tally.failures:
+        lines.append(f"Processors failed {tally.failures:,} times: the tracebacks are in the dead letters")
+    if tally.duplicates or tally.too_old:
+        lines.append(
+            f"Without effect: {tally.duplicates:,} duplicates, {tally.too_old:,} more than 7 days older than the saved "
+            "clock (--fresh loads older history)"
+        )
+    if run.out is not None:
+        lines.append(f"Written to {run.out}: {_list(tally.written) or 'nothing'}")
+    lines.append("Kept nowhere (--store none)" if run.store is None else f"Kept in {run.store}")
+    return "\n".join(lines)
+
+
+def _verdicts(tally: Tally) -> str:
+    by_class: dict[str, dict[str, int]] = tally.answer()["verdicts"]
+    total = sum(tally.verdicts.values())
+    if not total and not tally.open_verdicts:
+        return "No job failed"
+    text = f"Failures: {total:,}" + ("" if not tally.open_verdicts else f", and {tally.open_verdicts:,} undecided")
+    for cause_class, bases in by_class.items():
+        text += f"\n  {cause_class:<9} {sum(bases.values()):>7,}  ({_list(bases)})"
+    changes = {"amended": tally.amended, "withdrawn": tally.withdrawn}
+    return text + _list({name: count for name, count in changes.items() if count}, before="\n  revisions: ")
+
+
+def _list(counts: Mapping[str, int], *, before: str = "") -> str:
+    shown = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+    return before + shown if shown else ""
