@@ -1,0 +1,43 @@
+"""A store in memory for tests: rows replace their equals as in the tables of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from faultlens.store import RejectedRowsError
+from sinks.tables import TABLES, Table
+
+_BY_NAME: Final = {table.name: table for table in TABLES.values()}
+
+FakeRow = dict[str, object]
+
+
+class MemoryStore:
+    """Takes rows as `faultlens.store.Store` does; `refuse` says of which (table, row) it will have nothing."""
+
+    def __init__(self, refuse: Callable[[str, Mapping[str, object]], bool] = lambda _table, _row: False) -> None:
+        self._refuse = refuse
+        self._tables: dict[str, dict[tuple[object, ...], FakeRow]] = {name: {} for name in _BY_NAME}
+        self.inserts = 0
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        """Keep the rows, all or none; RejectedRowsError if one is refused."""
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        if any(self._refuse(table, row) for row in named):
+            raise RejectedRowsError(f"{table} takes no such row: refused by the test")
+        self.inserts += 1
+        for row in named:
+            self._replace(_BY_NAME[table], row)
+        return len(rows)
+
+    def rows(self, table: str) -> list[FakeRow]:
+        """Return the table's rows as a SELECT with FINAL would, in the order of their key."""
+        kept = self._tables[table]
+        return [kept[key] for key in sorted(kept, key=repr)]
+
+    def _replace(self, table: Table, row: FakeRow) -> None:
+        key = tuple(row[name] for name in table.key)
+        known = self._tables[table.name].get(key)
+        if known is None or table.version is None or known[table.version] <= row[table.version]:  # type: ignore[operator]
+            self._tables[table.name][key] = row
