@@ -85,14 +85,14 @@ def migrate(store: Store, *, profile: Profile | None = None, directory: Path = D
     A migration that failed half-way is applied again: every statement can be repeated. WorldError: the store failed.
     """
     chosen = profile or store.profile
-    store.command(_rendered(_LEDGER, chosen))
+    store.command(rendered(_LEDGER, chosen))
     applied = {
         row["number"]: row["checksum"] for row in store.query("SELECT number, checksum FROM schema_migrations FINAL")
     }
     due = pending(load_migrations(directory), applied)
     for migration in due:
         for statement in statements(migration.sql):
-            store.command(_rendered(statement, chosen))
+            store.command(rendered(statement, chosen))
         store.command(
             "INSERT INTO schema_migrations (number, name, checksum) "
             "VALUES ({number:UInt32}, {name:String}, {checksum:String})",
@@ -112,7 +112,7 @@ def statements(sql: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _rendered(statement: str, profile: Profile) -> str:
+def rendered(statement: str, profile: Profile) -> str:
     """Return the statement in the profile's dialect: a replicated store needs replicated engines on all its servers.
 
     The macro {cluster} and the default replica path are the server's settings.
