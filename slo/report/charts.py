@@ -74,12 +74,12 @@ class _Canvas:
             Markup('<line class="grid" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(_n(x), _n(y), _n(to_x), _n(to_y))
         )
 
-    def drawn(self) -> Markup:
+    def drawn(self, *, style: str = "chart", fit: str = "xMinYMin") -> Markup:
         name, width, height = escape(self.frame.id), self.frame.width, _n(self.height)
         head = Markup(
-            '<svg class="chart" role="img" viewBox="0 0 {1} {2}" width="{1}" height="{2}" '
+            '<svg class="{5}" role="img" viewBox="0 0 {1} {2}" width="{1}" height="{2}" preserveAspectRatio="{6}" '
             'aria-labelledby="{0}-title {0}-desc"><title id="{0}-title">{3}</title><desc id="{0}-desc">{4}</desc>'
-        ).format(name, width, height, self.frame.title, self.frame.words)
+        ).format(name, width, height, self.frame.title, self.frame.words, style, fit)
         return head + Markup("").join(self.marks) + Markup("</svg>")
 
 
@@ -166,4 +166,4 @@ def meter(frame: Frame, share: float | None) -> Markup:
     left = min(1.0, max(0.0, share or 0.0))
     if left:
         canvas.box(0, 0, frame.width * left, 8, "left-low" if left < 0.25 else "left-good")
-    return canvas.drawn()
+    return canvas.drawn(style="meter", fit="none")

@@ -42,8 +42,9 @@ class Period:
 class ObjectiveLine:
     """An objective over the report's period and over its own rolling window that ends with it.
 
-    `budget_left` is of the rolling window; `spent` is the share of that window's budget that this period used.
-    `also` holds the second number of an objective that has two: what it is, and its value.
+    `good` and `total` are milliseconds or counts. `budget_left` is of the rolling window; `spent` is the share of that
+    window's budget that this period used. `also` holds the second number of an objective that has two: what it is, and
+    its value. An objective that only the processors can count (`streamed`) has a rolling figure alone.
     """
 
     name: str
@@ -66,8 +67,13 @@ class ObjectiveLine:
 
     @property
     def met(self) -> bool | None:
-        """Whether the period kept the target; None when nothing was counted."""
-        return None if self.attained is None else self.attained >= self.target
+        """Whether the target was kept; None when nothing was counted."""
+        return None if self.shown is None else self.shown >= self.target
+
+    @property
+    def shown(self) -> float | None:
+        """What was attained in the period, or where that is not known in the rolling window."""
+        return self.rolling if self.source == "streamed" else self.attained
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +189,15 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The figures that are compared with the period before."""
+    """The figures that are compared with the period before.
+
+    `failures` are verdicts by class; `survived` of them are losses that their attempts survived.
+    """
 
     attempts: int
     failures: Mapping[str, int]
     ledger: Ledger
+    survived: int = 0
 
     @property
     def all_failures(self) -> int:
@@ -220,5 +230,5 @@ class ReportData:
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is known of the period."""
-        nothing_measured = all(line.attained is None for line in self.objectives)
+        nothing_measured = all(line.shown is None for line in self.objectives)
         return nothing_measured and not self.totals.attempts and not self.totals.all_failures

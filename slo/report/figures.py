@@ -14,7 +14,7 @@ from slo.report.data import OVERHEAD, CauseLine, Ledger, ObjectiveLine, ReportDa
 from slo.report.summary import CATEGORY_WORDS
 from slo.wording import day, listed, many, of_tenths, percent, tenths_that_add_up, whole_hours
 
-WIDE: Final = 760
+WIDE: Final = 860
 NARROW: Final = 340
 BARS_LIMIT: Final = 12
 

@@ -58,9 +58,7 @@ def _budgets(measured: list[ObjectiveLine]) -> Iterator[str]:
 
 def _miss(line: ObjectiveLine) -> str:
     digits = digits_for(line.target)
-    return (
-        f"{_inside(line.title)} ({percent(line.attained, digits=digits)}, target {percent(line.target, digits=digits)})"
-    )
+    return f"{_inside(line.title)} ({percent(line.shown, digits=digits)}, target {percent(line.target, digits=digits)})"
 
 
 def _inside(title: str) -> str:
@@ -75,7 +73,9 @@ def _failures(data: ReportData) -> Iterator[str]:
     if not charged:
         yield f"Of {attempts} that ended none failed."
         return
-    yield f"Of {attempts} that ended, {data.totals.all_failures:,} failed: {listed(charged)}."
+    survived = data.totals.survived
+    lost = f", and {survived:,} went on after a loss" if survived else ""
+    yield f"Of {attempts} that ended, {data.totals.all_failures - survived:,} failed{lost}: {listed(charged)}."
     ours = [line for line in data.causes if line.failures and line.cause_class not in ("user", OVERHEAD)]
     if ours:
         yield _causes(ours)
@@ -84,7 +84,7 @@ def _failures(data: ReportData) -> Iterator[str]:
 def _causes(ours: list[CauseLine]) -> str:
     most = max(ours, key=lambda line: (line.failures, line.gpu_ms))
     dearest = max(ours, key=lambda line: line.gpu_ms)
-    text = f"What users did apart, the most frequent cause was “{most.title}” ({many(most.failures, 'failure')})"
+    text = f"Leaving out what users did, the most frequent cause was “{most.title}” ({many(most.failures, 'failure')})"
     if not dearest.gpu_ms:
         return f"{text}."
     cost = f"{whole_hours(dearest.gpu_ms)} GPU-hours"

@@ -1,0 +1,95 @@
+"""Asks the store for the figures of the objectives, for several windows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from slo import measure
+from slo.intervals import Interval
+from slo.measure import Measure, Row
+from slo.queries import Reader, ask
+
+# Only the processors see whether a report was on time, or how many replicas were wanted at each moment.
+STREAMED_ONLY: Final = frozenset({"coverage", "serving_capacity"})
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """From when to when the store knows anything (`to_ms`: how far the processors had come), and of which clusters."""
+
+    from_ms: int
+    to_ms: int
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is looked at: a cluster, a pool's nodes or a team's jobs (empty: all), with data up to `as_of_ms`.
+
+    Jobs belong to no pool and nodes to no team: with either, only the one half is asked.
+    """
+
+    as_of_ms: int
+    cluster: str = ""
+    pool: str = ""
+    team: str = ""
+
+    def params(self, **more: object) -> dict[str, object]:
+        """The parameters that every question has, and `more`."""
+        return {
+            "as_of": self.as_of_ms,
+            "cluster": self.cluster,
+            "pool": self.pool,
+            "team": self.team,
+            **more,
+        }
+
+
+def extent(reader: Reader) -> Extent | None:
+    """Return what the store covers; None when it is empty."""
+    row = ask(reader, "extent", {})[0]
+    return Extent(row["from_ms"], row["to_ms"], tuple(row["clusters"])) if row["known"] else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What the store says of each of several windows; empty lists for what cannot be asked of the view."""
+
+    availability: list[list[Row]]
+    starts: list[list[Row]]
+    attempts: list[list[Row]]
+    ledger: list[list[Row]]
+
+    def measures(self, window: int) -> dict[str, Measure]:
+        """Return the measure of each objective that could be asked, in one window (from 0)."""
+        found: dict[str, Measure] = {}
+        if self.availability:
+            found["node_availability"] = measure.node_availability(self.availability[window])
+            found["gpu_availability"] = measure.gpu_availability(self.availability[window])
+        if self.attempts:
+            found["job_start"] = measure.job_start(self.starts[window])
+            found["job_success"] = measure.job_success(self.attempts[window])
+            found["goodput"] = measure.goodput(self.ledger[window])
+        return found
+
+
+def rows(reader: Reader, view: View, windows: Sequence[Interval], within_ms: int) -> Rows:
+    """Ask the store for several windows at once."""
+    params = view.params(froms=[w.from_ms for w in windows], tos=[w.to_ms for w in windows], within=within_ms)
+
+    def split(name: str, *, asked: bool) -> list[list[Row]]:
+        return measure.by_window(ask(reader, name, params), len(windows)) if asked else []
+
+    return Rows(
+        availability=split("availability", asked=not view.team),
+        starts=split("starts", asked=not view.pool),
+        attempts=split("attempts", asked=not view.pool),
+        ledger=split("ledger", asked=not view.pool),
+    )
+
+
+def streamed(reader: Reader, view: View, to_ms: int) -> list[dict[str, Any]]:
+    """Return the processors' own last status of each objective up to a time, one row per objective and window."""
+    return ask(reader, "streamed", view.params(to=to_ms))

@@ -1,0 +1,213 @@
+"""From the store's rows to the lines of a report: grouping and adding up, nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from faultlens.budget import attained, budget_allowed, budget_remaining
+from faultlens.causes import title_of
+from faultlens.clock import DAY_MS, SECOND_MS
+from faultlens.objectives import Objective, Objectives
+from slo.intervals import Interval, union
+from slo.measure import OVERHEAD, Measure, Row
+from slo.recompute import Rows
+from slo.report.data import (
+    CauseLine,
+    DayLine,
+    Ledger,
+    NodeLine,
+    ObjectiveLine,
+    Quality,
+    Reliability,
+    Totals,
+)
+
+NODES_LIMIT: Final = 12
+CAUSES_OF_A_NODE: Final = 3
+OF_MACHINES: Final = frozenset({"hardware", "driver"})
+
+Outages = Mapping[str, list[Interval]]
+
+
+# --- objectives -----------------------------------------------------------------------------------------
+
+
+def objective_lines(
+    objectives: Objectives,
+    measured: Sequence[Mapping[str, Measure]],
+    rolling: Mapping[int, int],
+    streamed: Mapping[str, Row],
+) -> tuple[ObjectiveLine, ...]:
+    """Return a line for each objective that was measured, or that the processors counted.
+
+    `measured` holds the period, the one before, and the rolling windows, which `rolling` finds by their length.
+    """
+    lines = []
+    for objective in objectives:
+        if objective.name in measured[0]:
+            here, before = (m[objective.name] for m in measured[:2])
+            whole = measured[rolling[objective.window_ms]][objective.name]
+            if whole.total or here.total:
+                lines.append(_line(objective, here, before, whole))
+        elif objective.name in streamed:
+            lines.append(_streamed_line(objective, streamed[objective.name]))
+    return tuple(lines)
+
+
+def _line(objective: Objective, here: Measure, before: Measure, whole: Measure) -> ObjectiveLine:
+    allowed = budget_allowed(whole.total, objective.target)
+    low, high = here.bounds or (None, None)
+    return ObjectiveLine(
+        name=objective.name,
+        title=objective.title,
+        promise=objective.promise,
+        target=objective.target,
+        unit=objective.unit,
+        good=here.good,
+        total=here.total,
+        attained=here.attained,
+        before=before.attained,
+        rolling=whole.attained,
+        budget_left=budget_remaining(whole.good, whole.total, objective.target),
+        spent=here.bad / allowed if allowed else None,
+        by_class=here.by_class,
+        low=low,
+        high=high,
+        also=here.also,
+    )
+
+
+def _streamed_line(objective: Objective, row: Row) -> ObjectiveLine:
+    scale = 1 if objective.unit in ("attempts", "jobs") else SECOND_MS
+    good, total = row["good"], row["total"]
+    return ObjectiveLine(
+        name=objective.name,
+        title=objective.title,
+        promise=objective.promise,
+        target=row["target"],
+        unit=objective.unit,
+        good=good * scale,
+        total=total * scale,
+        attained=None,
+        before=None,
+        rolling=attained(good, total),
+        budget_left=budget_remaining(good, total, row["target"]),
+        spent=None,
+        by_class={name: amount * scale for name, amount in row["by_cause"].items() if amount},
+        low=row["low"],
+        high=row["high"],
+        source="streamed",
+    )
+
+
+# --- failures -------------------------------------------------------------------------------------------
+
+
+def causes(failures: Iterable[Row], ledger: Iterable[Row]) -> tuple[CauseLine, ...]:
+    """Return every cause that failures or lost GPU time are charged to, by code."""
+    count: Counter[tuple[str, str]] = Counter()
+    assumed: Counter[tuple[str, str]] = Counter()
+    cost: Counter[tuple[str, str]] = Counter()
+    for row in failures:
+        key = (row["class"], row["code"])
+        count[key] += row["failures"]
+        assumed[key] += row["failures"] * (row["basis"] == "assumed")
+    for row in ledger:
+        if row["category"] not in ("productive", "queued"):
+            cost[row["class"] or OVERHEAD, row["code"]] += row["gpu_ms"]
+    keys = sorted({*count, *(key for key, amount in cost.items() if amount)})
+    return tuple(
+        CauseLine(code, cls, _title(code, cls), count[cls, code], assumed[cls, code], cost[cls, code])
+        for cls, code in keys
+    )
+
+
+def _title(code: str, cause_class: str) -> str:
+    return "No failure behind it" if cause_class == OVERHEAD else title_of(code)
+
+
+def days(failures: Iterable[Row], period: Interval) -> tuple[DayLine, ...]:
+    """Return the failures of each day of the period, also of those without any."""
+    by_day: dict[int, Counter[str]] = {}
+    for row in failures:
+        by_day.setdefault(row["day_ms"], Counter())[row["class"]] += row["failures"]
+    return tuple(DayLine(day, dict(by_day.get(day, {}))) for day in range(period.from_ms, period.to_ms, DAY_MS))
+
+
+def quality(failures: Iterable[Row], withdrawn: int) -> Quality:
+    """Return what the verdicts rest on."""
+    by_basis: Counter[tuple[str, str]] = Counter()
+    by_status: Counter[str] = Counter()
+    for row in failures:
+        by_basis[row["class"], row["basis"]] += row["failures"]
+        by_status[row["status"]] += row["failures"]
+    return Quality(dict(by_basis), by_status["amended"], withdrawn, by_status["provisional"])
+
+
+def totals(failures: Iterable[Row], rows: Rows, window: int) -> Totals:
+    """Return the figures that are compared between periods."""
+    by_class: Counter[str] = Counter()
+    survived = 0
+    for row in failures:
+        by_class[row["class"]] += row["failures"]
+        survived += row["failures"] * bool(row["survived"])
+    attempts = sum(row["attempts"] for row in rows.attempts[window]) if rows.attempts else 0
+    return Totals(attempts, dict(by_class), ledger(rows.ledger[window] if rows.ledger else []), survived)
+
+
+def ledger(rows: Iterable[Row]) -> Ledger:
+    """Return what GPU time went into, by category."""
+    by_category: Counter[str] = Counter()
+    queued_ms = 0
+    for row in rows:
+        if row["category"] == "queued":
+            queued_ms += row["wall_ms"]
+        else:
+            by_category[row["category"]] += row["gpu_ms"]
+    return Ledger(dict(by_category), queued_ms)
+
+
+# --- nodes ----------------------------------------------------------------------------------------------
+
+
+def outages(rows: Iterable[Row]) -> dict[str, list[Interval]]:
+    """Return each node's unplanned outages; states that follow each other are one outage."""
+    by_node: dict[str, list[Interval]] = {}
+    for row in rows:
+        by_node.setdefault(row["node"], []).append(Interval(row["from_ms"], row["to_ms"]))
+    return {node: union(spans) for node, spans in by_node.items()}
+
+
+def nodes(rows: Mapping[str, Sequence[Row]], out: Outages) -> tuple[tuple[NodeLine, ...], int]:
+    """Return the nodes with most to their charge, and how many more have something."""
+    faults = {row["node"]: row["faults"] for row in rows["faults"]}
+    charged = {row["node"]: row for row in rows["charged"]}
+    lines = [_node(node, charged.get(node), out.get(node, []), faults.get(node, 0)) for node in {*charged, *out}]
+    lines.sort(key=lambda line: (-line.failures, -line.gpu_ms, -line.down_ms, line.node))
+    return tuple(lines[:NODES_LIMIT]), max(0, len(lines) - NODES_LIMIT)
+
+
+def _node(node: str, row: Row | None, out: list[Interval], faults: int) -> NodeLine:
+    devices = Counter(row["devices"]) if row else Counter[int]()
+    return NodeLine(
+        node=node,
+        pool=row["pool"] if row else "",
+        failures=row["failures"] if row else 0,
+        devices={str(index): count for index, count in devices.most_common()},
+        gpu_ms=row["gpu_ms"] if row else 0,
+        down_ms=sum(interval.length_ms for interval in out),
+        faults=faults,
+        causes=tuple(row["causes"][:CAUSES_OF_A_NODE]) if row else (),
+    )
+
+
+def reliability(failures: Iterable[Row], rows: Rows, out: Outages) -> Reliability:
+    """Return what failure rates are made of, and how long each unplanned outage was."""
+    count = sum(row["failures"] for row in failures if row["class"] in OF_MACHINES)
+    node_ms = (
+        sum(row["node_ms"] for row in rows.availability[0] if row["state"] != "removed") if rows.availability else 0
+    )
+    gpu_ms = sum(row["gpu_ms"] for row in rows.ledger[0]) if rows.ledger else 0
+    return Reliability(count, node_ms, gpu_ms, tuple(span.length_ms for spans in out.values() for span in spans))

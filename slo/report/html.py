@@ -1,0 +1,80 @@
+"""The report as one HTML file that needs nothing else: no script, no font, no request."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from faultlens.causes import CAUSE_CLASSES
+from slo.report import figures, view
+from slo.report.data import OVERHEAD, ObjectiveLine, ReportData
+from slo.report.summary import summary
+from slo.wording import digits_for, duration, minute, percent
+
+CLASS_LEGEND: Final = tuple((name, name) for name in CAUSE_CLASSES)
+
+
+class Tile(NamedTuple):
+    """An objective at a glance."""
+
+    title: str
+    verdict: str
+    attained: str
+    target: str
+    left: str
+    meter: Markup
+
+
+def render_html(data: ReportData) -> str:
+    """Return the whole page. Everything that came from outside is escaped."""
+    return _template().render(
+        data=data,
+        paragraphs=summary(data),
+        scope_words=scope_words(data),
+        as_of=minute(data.as_of_ms),
+        tiles=[_tile(line) for line in data.objectives],
+        objectives=view.objectives_table(data),
+        bad=view.bad_table(data),
+        seconds=view.second_numbers(data),
+        by_cause=figures.failures_by_cause(data),
+        per_day=figures.failures_per_day(data),
+        class_legend=CLASS_LEGEND,
+        waterfall=figures.goodput_waterfall(data.totals.ledger),
+        queued=duration(data.totals.ledger.queued_ms) if data.totals.ledger.queued_ms else "",
+        fleet=view.fleet_table(data),
+        cost=figures.cost_by_cause(data),
+        cost_legend=(*CLASS_LEGEND, (OVERHEAD, "no failure behind it")),
+        causes=view.causes_table(data),
+        nodes=view.nodes_table(data),
+        comparison=view.comparison_table(data),
+        reliability=list(view.reliability_lines(data)),
+        quality=view.quality_table(data),
+        blindness=view.blindness(data),
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("slo.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template("weekly.html.j2")
+
+
+def _tile(line: ObjectiveLine) -> Tile:
+    left = view.budget_text(line)
+    target = percent(line.target, digits=digits_for(line.target))
+    return Tile(line.title, view.verdict_on(line), view.attained_text(line), target, left, figures.budget_meter(line))
+
+
+def scope_words(data: ReportData) -> str:
+    """Return what the report is about, and whether its period is over."""
+    period = data.period
+    until = "" if period.complete else "; the period is not over, its figures are so far"
+    return f"{data.scope} · {minute(period.from_ms)} to {minute(period.to_ms)}{until}"

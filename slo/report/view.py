@@ -1,0 +1,290 @@
+"""What the page shows: the report's data as short texts, so that the template decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from faultlens.causes import CAUSE_CLASSES
+from faultlens.clock import DAY_MS, HOUR_MS
+from slo.indicators import failure_rate, mean_time_between_h
+from slo.report.data import BASES, OVERHEAD, NodeLine, ObjectiveLine, ReportData
+from slo.report.figures import ranked_causes
+from slo.wording import (
+    NOTHING,
+    digits_for,
+    duration,
+    listed,
+    many,
+    of_tenths,
+    percent,
+    points,
+    signed,
+    tenths_that_add_up,
+    whole_hours,
+)
+
+CAUSES_LIMIT: Final = 20
+FLEET_WORDS: Final = {
+    "allocated": "Allocated to jobs",
+    "idle_healthy": "Idle and healthy",
+    "stranded": "Healthy, but on a node that is out",
+    "blocked": "Blocked",
+    "draining": "Draining",
+    "in_repair": "Unhealthy on a node that works",
+    "admission": "Not validated yet",
+    "maintenance": "Maintenance",
+    "down": "Down",
+    "unknown": "Unknown (silent)",
+}
+UNIT_WORDS: Final = {
+    "node_seconds": "node-hours",
+    "gpu_seconds": "GPU-hours",
+    "attempts": "attempts",
+    "jobs": "jobs",
+}
+
+
+class Table(NamedTuple):
+    """A table: its heads, and rows whose first cell names the row. `numeric` columns are set to the right."""
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numeric: frozenset[int]
+    foot: tuple[str, ...] = ()
+
+
+def verdict_on(line: ObjectiveLine) -> str:
+    """Whether the objective was met, in one word."""
+    return {True: "met", False: "missed", None: "no data"}[line.met]
+
+
+def budget_text(line: ObjectiveLine) -> str:
+    """What is left of the budget, or how far it is overspent; nothing where there is none to speak of."""
+    if line.budget_left is None:
+        return ""
+    if line.budget_left < 0:
+        return f"{1 - line.budget_left:.1f} times the budget used"
+    return f"{percent(line.budget_left, digits=0)} of the budget left"
+
+
+def attained_text(line: ObjectiveLine) -> str:
+    """The attained share, with a decimal more where rounding would make a miss look like the target."""
+    digits = digits_for(line.target)
+    text = percent(line.shown, digits=digits)
+    if line.met is False and text == percent(line.target, digits=digits):
+        return percent(line.shown, digits=digits + 1)
+    return text
+
+
+def change_text(line: ObjectiveLine) -> str:
+    """The difference to the period before, in points."""
+    if line.attained is None or line.before is None:
+        return NOTHING
+    return points(line.attained - line.before, digits=digits_for(line.target))
+
+
+def amount(line: ObjectiveLine, value: float) -> str:
+    """An amount in the objective's unit; time comes in milliseconds and is written in hours."""
+    if line.unit in ("attempts", "jobs") and line.name != "serving_capacity":
+        return f"{value:,.0f}"
+    return whole_hours(round(value))
+
+
+def objectives_table(data: ReportData) -> Table:
+    """Objectives against targets, and what became of their budgets."""
+    heads = ("Objective", "Target", "Attained", "", "Against before", "Rolling window", "Budget left", "Spent here")
+    rows = [_objective_row(line) for line in data.objectives]
+    return Table("Objectives against their targets", heads, rows, frozenset({1, 2, 4, 5, 6, 7}))
+
+
+def _objective_row(line: ObjectiveLine) -> tuple[str, ...]:
+    digits = digits_for(line.target)
+    return (
+        line.title,
+        percent(line.target, digits=digits),
+        attained_text(line),
+        verdict_on(line),
+        change_text(line),
+        percent(line.rolling, digits=digits),
+        percent(line.budget_left, digits=0),
+        percent(line.spent, digits=0),
+    )
+
+
+def bad_table(data: ReportData) -> Table:
+    """What was not good, by whom it is charged to, and what moving everything assumed to either side would give."""
+    classes = (*CAUSE_CLASSES, OVERHEAD)
+    rows = [
+        (
+            line.title,
+            *(amount(line, line.by_class[name]) if line.by_class.get(name) else NOTHING for name in classes),
+            UNIT_WORDS[line.unit],
+            _bounds(line),
+        )
+        for line in data.objectives
+    ]
+    heads = ("Objective", *classes, "unit", "Attained, at least and most")
+    return Table("What was not good, by whom it is charged to", heads, rows, frozenset({1, 2, 3, 4, 5, 7}))
+
+
+def _bounds(line: ObjectiveLine) -> str:
+    if line.low is None or line.high is None:
+        return NOTHING
+    digits = digits_for(line.target)
+    return f"{percent(line.low, digits=digits)} {NOTHING} {percent(line.high, digits=digits)}"
+
+
+def second_numbers(data: ReportData) -> list[str]:
+    """The second number of objectives that have two, each as a sentence."""
+    return [
+        f"{line.title}, {what}: {percent(value, digits=digits_for(line.target))}."
+        for line in data.objectives
+        for what, value in line.also
+    ]
+
+
+def causes_table(data: ReportData) -> Table:
+    """Causes with failures and cost; GPU-hours add up to the sum that is shown."""
+    causes = ranked_causes(data)
+    shown, rest = causes[:CAUSES_LIMIT], causes[CAUSES_LIMIT:]
+    tenths = tenths_that_add_up({line.code: line.gpu_ms for line in causes})
+    rows = [
+        (
+            line.title,
+            line.code,
+            line.cause_class,
+            f"{line.failures:,}",
+            f"{line.assumed:,}",
+            of_tenths(tenths[line.code]),
+        )
+        for line in shown
+    ]
+    if rest:
+        left = (sum(c.failures for c in rest), sum(c.assumed for c in rest), sum(tenths[c.code] for c in rest))
+        rows.append((f"{len(rest)} more", "", "", f"{left[0]:,}", f"{left[1]:,}", of_tenths(left[2])))
+    failures, assumed = sum(c.failures for c in causes), sum(c.assumed for c in causes)
+    foot = ("All", "", "", f"{failures:,}", f"{assumed:,}", of_tenths(sum(tenths.values())))
+    heads = ("Cause", "Code", "Charged to", "Failures", "of them assumed", "GPU-hours")
+    return Table("Causes: how often, and what they cost", heads, rows, frozenset({3, 4, 5}), foot)
+
+
+def fleet_table(data: ReportData) -> Table | None:
+    """What every known GPU-hour of the fleet was used for; None when the fleet did not report."""
+    if not data.fleet:
+        return None
+    total = sum(data.fleet.values())
+    tenths = tenths_that_add_up(data.fleet)
+    order = {name: index for index, name in enumerate(FLEET_WORDS)}
+    names = sorted(data.fleet, key=lambda name: (order.get(name, len(order)), name))
+    rows = [
+        (FLEET_WORDS.get(name, name), of_tenths(tenths[name]), percent(data.fleet[name] / total if total else None))
+        for name in names
+    ]
+    foot = ("All known GPUs", of_tenths(sum(tenths.values())), percent(1.0) if total else NOTHING)
+    return Table("What the fleet's GPUs were used for", ("Use", "GPU-hours", "Share"), rows, frozenset({1, 2}), foot)
+
+
+def nodes_table(data: ReportData) -> Table:
+    """The nodes and devices with most to their charge."""
+    heads = ("Node", "Pool", "Failures", "GPUs (failures)", "GPU-hours lost", "Out of service", "Faults seen", "Causes")
+    return Table("Nodes with most to their charge", heads, [_node_row(n) for n in data.nodes], frozenset({2, 4, 5, 6}))
+
+
+def _node_row(line: NodeLine) -> tuple[str, ...]:
+    devices = ", ".join(f"{index} ({count:,})" for index, count in line.devices.items())
+    return (
+        line.node,
+        line.pool or NOTHING,
+        f"{line.failures:,}",
+        devices or NOTHING,
+        whole_hours(line.gpu_ms),
+        duration(line.down_ms) if line.down_ms else NOTHING,
+        f"{line.faults:,}",
+        ", ".join(line.causes) or NOTHING,
+    )
+
+
+def comparison_table(data: ReportData) -> Table | None:
+    """This period's figures beside those of the one before; None when there is none."""
+    if data.before is None:
+        return None
+    now, then = data.totals, data.before
+    rows = [_counted("Attempts that ended", now.attempts, then.attempts)]
+    rows += [
+        _counted(f"Failures charged to {c}", now.failures.get(c, 0), then.failures.get(c, 0)) for c in CAUSE_CLASSES
+    ]
+    rows.append(_hours("GPU-hours allocated", now.ledger.allocated_ms, then.ledger.allocated_ms))
+    rows.append(_hours("GPU-hours not productive", now.ledger.lost_ms, then.ledger.lost_ms))
+    here, there = now.ledger.goodput, then.ledger.goodput
+    change = points(here - there) if here is not None and there is not None else NOTHING
+    rows.append(("Goodput", percent(here), percent(there), change))
+    heads = ("Figure", "This period", "Before", "Change")
+    return Table("Compared with the period before", heads, rows, frozenset({1, 2, 3}))
+
+
+def _counted(name: str, now: int, then: int) -> tuple[str, ...]:
+    return name, f"{now:,}", f"{then:,}", signed(now - then)
+
+
+def _hours(name: str, now_ms: int, then_ms: int) -> tuple[str, ...]:
+    difference = (now_ms - then_ms) / HOUR_MS
+    return (
+        name,
+        whole_hours(now_ms),
+        whole_hours(then_ms),
+        signed(difference, digits=0 if abs(difference) >= 1_000 else 1),
+    )
+
+
+def quality_table(data: ReportData) -> Table | None:
+    """What the verdicts of each class rest on, and the bounds that moving the assumed ones gives; None without any."""
+    quality = data.quality
+    if not quality.count():
+        return None
+    rows = []
+    for name in CAUSE_CLASSES:
+        low, high = quality.bounds(name)
+        by_basis = [f"{quality.count(cause_class=name, basis=basis):,}" for basis in BASES]
+        rows.append((name, f"{quality.count(cause_class=name):,}", *by_basis, f"{low:,}", f"{high:,}"))
+    foot = ("all", f"{quality.count():,}", *(f"{quality.count(basis=basis):,}" for basis in BASES), "", "")
+    heads = ("Charged to", "Failures", "Established", "Supported", "Assumed", "At least", "At most")
+    return Table("What the verdicts rest on", heads, rows, frozenset(range(1, 7)), foot)
+
+
+def reliability_lines(data: ReportData) -> Iterator[tuple[str, str]]:
+    """How often hardware and driver ended jobs, per node-day and GPU-hour, and how long nodes stayed out."""
+    known = data.reliability
+    rate = failure_rate(known.failures, known.node_ms / DAY_MS)
+    yield "Failures by hardware or driver", f"{known.failures:,}"
+    yield "per 1,000 node-days", NOTHING if rate is None else f"{rate * 1000:,.2f}"
+    between = mean_time_between_h(known.gpu_ms / HOUR_MS, known.failures)
+    yield "GPU-hours between them", NOTHING if between is None else f"{between:,.0f}"
+    repairs = sorted(known.repairs_ms)
+    if repairs:
+        middle, late = repairs[len(repairs) // 2], repairs[min(len(repairs) - 1, len(repairs) * 9 // 10)]
+        yield "Unplanned outages of nodes", f"{len(repairs):,}"
+        yield "median until back", duration(middle)
+        yield "nine of ten back within", duration(late)
+
+
+def blindness(data: ReportData) -> list[str]:
+    """What faultlens could not read, or sees two ways: each a sentence."""
+    letters = data.intake.dead_letters
+    said = []
+    if letters:
+        parts = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in letters.items()]
+        said.append(f"{many(sum(letters.values()), 'record')} could not be processed: {listed(parts)}.")
+    else:
+        said.append("Every record that arrived could be processed.")
+    coverage = next((line for line in data.objectives if line.name == "coverage"), None)
+    if coverage is not None and coverage.shown is not None:
+        late = percent(1 - coverage.shown, digits=3)
+        said.append(f"Nodes reported late, or not, for {late} of their time; what happened in it is known less well.")
+    quality = data.quality
+    said.append(
+        f"{many(quality.amended, 'verdict')} changed after being final, {quality.withdrawn:,} withdrawn, "
+        f"{quality.provisional:,} not final yet."
+    )
+    return [*said, *data.differences, *(f"{words}." for words in data.never_fire)]
