@@ -178,7 +178,7 @@ class ClusterCensus(Data, frozen=True):
 
 
 class ContextChange(Data, frozen=True):
-    """One thing that concerns everyone, as it stands now; none at all: the context's clock has reached `at_ms`."""
+    """One thing that concerns everyone, as it stands now; `beats`: the context's clock has reached `at_ms`."""
 
     cluster: str
     at_ms: int
@@ -186,6 +186,7 @@ class ContextChange(Data, frozen=True):
     rollout: PlatformRollout | None = None
     maintenance: PlatformMaintenance | None = None
     census: ClusterCensus | None = None
+    beats: bool = False
 
 
 # --- conditions: node -> remediation -------------------------------------------------------------------

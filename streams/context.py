@@ -34,7 +34,7 @@ class Context(Struct, frozen=True):
     """Incidents, roll-outs and maintenance that have begun, by `cluster/id`, and the newest count of nodes by cluster.
 
     `blind_until_ms`: the newest count of the cluster that said that less than half reported on time; silences are
-    counted anew from there.
+    counted anew from there. `clock_ms`: the context's own clock as last announced; None: it was not announced yet.
     """
 
     incidents: dict[str, Open[PlatformIncident]] = {}
@@ -42,6 +42,7 @@ class Context(Struct, frozen=True):
     maintenance: dict[str, Open[PlatformMaintenance]] = {}
     census: dict[str, ClusterCensus] = {}
     blind_until_ms: dict[str, int] = {}
+    clock_ms: int | None = None
     dropped: int = 0
 
 
@@ -62,6 +63,8 @@ def apply_change(context: Context, change: ContextChange, *, arrived_ms: int) ->
 
     Maintenance that is only scheduled is nothing yet: it counts when it starts.
     """
+    if context.clock_ms is None or change.at_ms > context.clock_ms:
+        context = replace(context, clock_ms=change.at_ms) if change.beats else context
     if (incident := change.incident) is not None:
         news = _news(incident, incident.phase == "started", change.at_ms, arrived_ms)
         kept, lost = _with(context.incidents, f"{change.cluster}/{incident.incident_id}", news)
@@ -103,7 +106,8 @@ def _joined(known: Open[What] | None, news: Open[What]) -> Open[What]:
     if known.until_ms is None and news.until_ms is not None and news.until_ms < known.since_ms:
         return known
     if news.until_ms is not None or known.until_ms is None:
-        return replace(news, since_ms=min(known.since_ms, news.since_ms))
+        arrived_ms = min(known.arrived_ms, news.arrived_ms)
+        return replace(news, since_ms=min(known.since_ms, news.since_ms), arrived_ms=arrived_ms)
     if news.since_ms > known.until_ms:
         return news
     return replace(known, since_ms=min(known.since_ms, news.since_ms))

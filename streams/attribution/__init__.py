@@ -1,1 +1,18 @@
 """Attribution: one pure function from an attempt and its evidence to a verdict."""
+
+from streams.attribution.attribute import Verdict, attribute, described
+from streams.attribution.facts import Earlier, End, Exit, Facts, Said
+from streams.attribution.precision import Precision, load_precision
+
+__all__ = [
+    "Earlier",
+    "End",
+    "Exit",
+    "Facts",
+    "Precision",
+    "Said",
+    "Verdict",
+    "attribute",
+    "described",
+    "load_precision",
+]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from faultlens.events import JobLabelled, Outcome
+from faultlens.events import JobLabelled, Outcome, PlatformIncident, PlatformMaintenance, PlatformRollout
 from faultlens.internal import NodeAnswer, Observation, OtherUse
 from streams.context import Open
 
@@ -75,8 +75,8 @@ class Facts(Struct, frozen=True):
     """One failed attempt (or a loss it survived) with everything known of it. Times are milliseconds.
 
     `held` maps each node to the devices held there (None: which ones is not known). `steps_after` maps an
-    observation's id to the steps that the job completed after it. `places` maps what is in `context` to the held
-    nodes that it covers.
+    observation's id to the steps that the job completed after it. `incidents`, `maintenance` and `rollouts` are those whose scope
+    covers a held node (or, where nothing was held yet, that are of the job's cluster).
     """
 
     job_id: str
@@ -97,10 +97,9 @@ class Facts(Struct, frozen=True):
     observations: tuple[Observation, ...] = ()
     others: tuple[OtherUse, ...] = ()
     answers: tuple[NodeAnswer, ...] = ()
-    incidents: tuple[Open, ...] = ()
-    maintenance: tuple[Open, ...] = ()
-    rollouts: tuple[Open, ...] = ()
-    places: dict[str, tuple[str, ...]] = {}
+    incidents: tuple[Open[PlatformIncident], ...] = ()
+    maintenance: tuple[Open[PlatformMaintenance], ...] = ()
+    rollouts: tuple[Open[PlatformRollout], ...] = ()
     steps_after: dict[str, int] = {}
     reports_progress: bool = False
     stalled_ms: int | None = None

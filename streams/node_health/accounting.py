@@ -6,13 +6,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from faultlens import topics
 from faultlens.clock import HOUR_MS
-from faultlens.codec import stable_id
-from faultlens.internal import UseSample
 from streams.node_health.record import MISSED_INTERVALS, NodeRecord, Standing
 from streams.processor import Emit
-from streams.samples import node_samples, sample_key
+from streams.samples import node_samples, sample_emits, use_samples
 
 _TAKING_WORK: Final = frozenset({"available", "degraded"})
 _REST_OF: Final = {
@@ -43,10 +40,7 @@ def counted(record: NodeRecord, to_ms: int) -> tuple[NodeRecord, list[Emit]]:
         covered=record.covered,
         late_ms=_late_ms(record, from_ms, to_ms),
     )
-    emits = [
-        Emit(topics.SAMPLES, sample_key(s), stable_id(record.node, s.objective, s.pool or "", from_ms), to_ms, s)
-        for s in samples
-    ]
+    emits = sample_emits(samples, about=record.node, time_ms=to_ms)
     return replace(record, counted_ms=to_ms, late_ms=0), emits
 
 
@@ -98,7 +92,12 @@ def use_flushed(record: NodeRecord) -> tuple[NodeRecord, list[Emit]]:
     """Return the record with nothing left to tell of the use of its GPUs, and the record that tells it."""
     if not record.use_ms or record.use_to_ms <= record.use_from_ms:
         return record, []
-    data = UseSample(record.cluster, record.use_from_ms, record.use_to_ms, record.use_ms, record.pool)
-    key = stable_id(record.node, "use", record.use_from_ms)
-    emit = Emit(topics.SAMPLES, sample_key(data), key, record.use_to_ms, data)
-    return replace(record, use_ms={}, use_from_ms=record.use_to_ms), [emit]
+    samples = use_samples(
+        cluster=record.cluster,
+        pool=record.pool,
+        from_ms=record.use_from_ms,
+        to_ms=record.use_to_ms,
+        gpu_ms=record.use_ms,
+    )
+    emits = sample_emits(samples, about=record.node, time_ms=record.use_to_ms)
+    return replace(record, use_ms={}, use_from_ms=record.use_to_ms), emits

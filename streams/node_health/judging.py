@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from faultlens.catalogue import Catalogue, Judgement
 from faultlens.codec import Event, stable_id
 from faultlens.events import Check, DeviceRef, NodeActed, NodeFault
@@ -75,7 +77,7 @@ def _role(record: NodeRecord, event: Event, judgement: Judgement) -> str:
     return "informational" if judgement.boot_phase_s and in_boot and not record.held else judgement.role
 
 
-def _judged(judgement: Judgement) -> dict[str, object]:
+def _judged(judgement: Judgement) -> dict[str, Any]:
     return {
         "cause_class": judgement.cause_class,
         "cause_code": judgement.cause_code,

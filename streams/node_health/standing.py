@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from faultlens.events import NodeStateName
+from faultlens.events import NodeStateName, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.context import Context, Open, covers
 from streams.node_health.record import NodeRecord, Standing
@@ -15,7 +15,7 @@ _DEGRADING: Final = frozenset({"root", "unexpected"})
 Found = tuple[int, bool, str | None, str | None]
 
 
-def maintenance_of(record: NodeRecord, context: Context) -> Open | None:
+def maintenance_of(record: NodeRecord, context: Context) -> Open[PlatformMaintenance] | None:
     """Return the maintenance that the node is in, the earliest where there are several."""
     running = [
         entry
@@ -36,7 +36,7 @@ def _maintenance(record: NodeRecord, context: Context) -> Found | None:
     entry = maintenance_of(record, context)
     if entry is None:
         return None
-    return entry.since_ms, bool(getattr(entry.what, "planned", True)), "platform.maintenance", None
+    return entry.since_ms, entry.what.planned, "platform.maintenance", None
 
 
 def _down(record: NodeRecord, context: Context) -> Found | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, Protocol
 
 from faultlens.arrival import placed
@@ -251,6 +252,17 @@ class Task:
             # What it has just been woken for cannot be due again at once: time must go on.
             effects = Effects(effects.state, effects.emits, now_ms + SECOND_MS)
         self._apply(key, effects, sent)
+
+    def finish(self) -> None:
+        """Let every key say what it knows and has not written yet: the recording ends here."""
+        for key, kept in sorted(self.states.items(), key=itemgetter(0)):
+            try:
+                effects = self._processor.on_end(key, self.clock_ms, self.context, kept.state)
+                sent = self._events(effects.emits)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._fail(self._origin(key), b"", error)
+                continue
+            self._apply(key, effects, sent)
 
     def _put_off(self, key: str, kept: Kept) -> None:
         minutes = min(1 << min(kept.failures, 16), MAX_BACKOFF_MINUTES)

@@ -1,0 +1,144 @@
+"""Rules on faults of devices and nodes that the job held."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faultlens.events import Basis
+from faultlens.internal import Observation
+from streams.attribution.facts import Facts
+from streams.attribution.roots import (
+    COMPETING_MS,
+    candidates,
+    cleared_by_progress,
+    first_root_exit,
+    holds_part,
+    in_window,
+    own_error,
+    rank_on,
+    spoken,
+    too_late,
+)
+from streams.attribution.verdict import Finding
+
+# A fault this severe ends every process on the device; a program's own words in the same seconds are its echo.
+_OVERRULES_WORDS: Final = 80
+_SAME_MOMENT_MS: Final = 60_000
+# Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
+DECISIVE_SEVERITY: Final = 50
+_ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
+
+
+def _explains(facts: Facts, fault: Observation) -> bool:
+    """Return whether the fault can stand although the program names an error of its own."""
+    said = spoken(facts)
+    if not own_error(said):
+        return True
+    teller = first_root_exit(facts)
+    if teller is None or fault.severity < _OVERRULES_WORDS:
+        return False
+    before = 0 <= teller.first_ms + COMPETING_MS - fault.since_ms <= _SAME_MOMENT_MS
+    return fault.node == teller.node and before and said.cause_code.startswith("app.exception")
+
+
+def _decisive(facts: Facts) -> list[Observation]:
+    return [
+        o
+        for o in candidates(facts)
+        if o.fatal and o.severity >= DECISIVE_SEVERITY and o.code not in ("silent", "rebooted")
+    ]
+
+
+def shared_switch(facts: Facts) -> Finding | None:
+    """Links that drop on several nodes of one switch within seconds have the switch in common, not a bad adapter."""
+    links = [o for o in _decisive(facts) if o.cause_code.startswith("network.")]
+    if len({o.node for o in links}) < 2 or not _explains(facts, links[0]):
+        return None
+    first = links[0]
+    switch = first.domains.get("switch")
+    together = [
+        o
+        for o in links
+        if switch is not None and o.domains.get("switch") == switch and abs(o.since_ms - first.since_ms) <= COMPETING_MS
+    ]
+    if len({o.node for o in together}) < 2:
+        return None
+    nodes = sorted({o.node for o in together})
+    return Finding(
+        "network.link", "established",
+        f"Links of {len(nodes)} nodes on switch {switch} dropped together", roots=tuple(together[:8]), advice="retry",
+    )  # fmt: skip
+
+
+def device_fault_on_allocated_gpu(facts: Facts) -> Finding | None:
+    """The earliest root fault on a device that the job held, inside the window, is the cause."""
+    faults = [o for o in _decisive(facts) if o.cause_code.split(".")[0] in _ON_A_DEVICE]
+    every = _decisive(facts)
+    if not faults or every[0] is not faults[0] or not _explains(facts, faults[0]):
+        return None
+    return _charged(facts, faults[0])
+
+
+def node_fault_under_the_job(facts: Facts) -> Finding | None:
+    """The earliest root fault of the node itself (memory, disk, network adapter, PCIe, power) is the cause."""
+    faults = [o for o in _decisive(facts) if o.cause_class != "platform"]
+    if not faults or not _explains(facts, faults[0]):
+        return None
+    return _charged(facts, faults[0])
+
+
+def _charged(facts: Facts, fault: Observation) -> Finding:
+    basis: Basis = "supported" if holds_part(facts, fault) else "established"
+    where = f" GPU {fault.device.index}" if fault.device and fault.device.index is not None else ""
+    return Finding(
+        fault.cause_code, basis, f"{fault.meaning} on {fault.node}{where}",
+        fault.node, fault.device, rank_on(facts, fault), roots=(fault,),
+    )  # fmt: skip
+
+
+def unexpected_code(facts: Facts) -> Finding | None:
+    """A code that nobody knows for this family, just before the end, is held against the device for a person."""
+    found = [
+        o
+        for o in facts.observations
+        if o.role == "unexpected"
+        and in_window(facts, o)
+        and not o.synthetic
+        and not cleared_by_progress(facts, o)
+        and not too_late(facts, o)
+    ]
+    if not found:
+        return None
+    fault = min(found, key=lambda o: (o.since_ms, o.id))
+    return Finding(
+        fault.cause_code, "supported", f"{fault.kind} {fault.code} on {fault.node}: {fault.meaning}",
+        fault.node, fault.device, rank_on(facts, fault), roots=(fault,),
+    )  # fmt: skip
+
+
+def application_fault(facts: Facts) -> Finding | None:
+    """The driver reports illegal accesses of the program, and nothing says that the device makes them."""
+    found = [o for o in facts.observations if o.role == "application" and in_window(facts, o) and not o.synthetic]
+    found = [o for o in found if not cleared_by_progress(facts, o) and not too_late(facts, o)]
+    if not found:
+        return None
+    first = min(found, key=lambda o: (o.since_ms, -o.severity, o.id))
+    devices = len({(o.node, o.device.index if o.device else None) for o in found})
+    return Finding(
+        first.cause_code, "supported", f"{first.meaning} on {devices} device{'s' if devices != 1 else ''}",
+        roots=(first,),
+    )  # fmt: skip
+
+
+def harm_short_of_fatal(facts: Facts) -> Finding | None:
+    """A fault that need not end a job explains one that ended with symptoms only."""
+    if spoken(facts).role not in ("symptom", "cascade", "none"):
+        return None
+    found = [o for o in candidates(facts) if o.code not in ("silent", "rebooted") and o.cause_class != "platform"]
+    if not found:
+        return None
+    fault = found[0]
+    return Finding(
+        fault.cause_code, "supported", f"{fault.meaning} on {fault.node}",
+        fault.node, fault.device, rank_on(facts, fault), roots=(fault,),
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Rules on what people and our own commands did."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faultlens.causes import title_of
+from faultlens.clock import MINUTE_MS, moment_of
+from faultlens.events import EvidenceItem, PlatformMaintenance
+from faultlens.internal import Observation
+from streams.attribution.facts import Facts
+from streams.attribution.roots import candidates, own_error, spoken
+from streams.attribution.verdict import Finding
+from streams.context import Open
+
+# A drain or reboot ends jobs within minutes of it; grace periods of half an hour are usual.
+_ACT_REACH_MS: Final = 30 * MINUTE_MS
+_TERMINATED: Final = frozenset({9, 15})
+
+
+def labelled_by_a_person(facts: Facts) -> Finding | None:
+    """A person's label on the true cause overrules everything; the label is the root evidence."""
+    label = facts.label
+    if label is None:
+        return None
+    what = f"labelled by {label.by}" + (f": {label.why}" if label.why else "")
+    item = EvidenceItem("root", facts.label_source, facts.label_id, moment_of(facts.label_ms), what[:300])
+    return Finding(
+        label.code, "established", f"{title_of(label.code)} ({what})"[:300], label.node, label.device, items=(item,)
+    )
+
+
+def ended_by_our_command(facts: Facts) -> Finding | None:
+    """An end that our own command brought about is charged to the fault behind the command."""
+    command_id = facts.end.command_id or next(
+        (o.message for o in facts.observations if o.cause_code == "platform.remediation"), None
+    )
+    if command_id is None:
+        return None
+    item = EvidenceItem(
+        "context", facts.end.source, facts.end.id, moment_of(facts.end.at_ms), f"ended by command {command_id}"
+    )
+    faults = [o for o in candidates(facts) if o.cause_class != "platform"]
+    if not faults:
+        root = EvidenceItem("root", item.source, item.id, item.time, item.what)
+        return Finding("platform.remediation", "established", "Ended by our own command", items=(root,))
+    fault = faults[0]
+    return Finding(
+        fault.cause_code, "established", f"{fault.meaning} on {fault.node}, for which our command ended the job",
+        fault.node, fault.device, roots=(fault,), items=(item,),
+    )  # fmt: skip
+
+
+def ended_by_maintenance(facts: Facts) -> Finding | None:
+    """A job that a drain, reboot or maintenance of its node ended is charged to that, unless it failed by itself."""
+    if own_error(spoken(facts)):
+        return None
+    acts = [o for o in facts.observations if o.code.startswith("act_") and _reaches(facts, o)]
+    if acts:
+        act = min(acts, key=lambda o: (o.since_ms, o.id))
+        return Finding(act.cause_code, "established", f"{act.node} was {act.meaning}", roots=(act,), advice="retry")
+    running = [m for m in facts.maintenance if _covers_end(facts, m)]
+    if running and _was_terminated(facts):
+        return _maintained(facts, min(running, key=lambda m: m.since_ms))
+    return None
+
+
+def _reaches(facts: Facts, act: Observation) -> bool:
+    ends_with_it = facts.end.at_ms - _ACT_REACH_MS <= act.since_ms <= facts.end.at_ms + MINUTE_MS
+    return ends_with_it and act.since_ms <= facts.trouble_ms + MINUTE_MS
+
+
+def _covers_end(facts: Facts, entry: Open[PlatformMaintenance]) -> bool:
+    began = entry.since_ms <= facts.end.at_ms + MINUTE_MS
+    return began and (entry.until_ms is None or entry.until_ms >= facts.trouble_ms)
+
+
+def _was_terminated(facts: Facts) -> bool:
+    signal = facts.end.signal or (facts.end.exit_code or 0) - 128
+    lost = any(o.code in ("silent", "rebooted") for o in facts.observations)
+    return signal in _TERMINATED or lost or facts.end.said.cause_code.startswith("platform.maintenance")
+
+
+def _maintained(facts: Facts, entry: Open[PlatformMaintenance]) -> Finding:
+    name = entry.what.maintenance_id
+    item = EvidenceItem("root", "scheduler/maintenance", name, moment_of(entry.since_ms), f"maintenance {name}")
+    return Finding("platform.maintenance", "established", f"Ended by maintenance {name}", items=(item,), advice="retry")

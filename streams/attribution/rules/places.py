@@ -1,0 +1,173 @@
+"""Rules on lost hosts, shared services and nodes that swallow jobs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faultlens.clock import MINUTE_MS, moment_of
+from faultlens.events import EvidenceItem, PlatformIncident
+from faultlens.internal import Observation
+from streams.attribution.facts import Facts
+from streams.attribution.roots import UNCERTAIN, candidates, has_prefix, own_error, spoken
+from streams.attribution.verdict import Finding
+from streams.context import Open
+
+# Three users cannot all be wrong on one node in an hour while each is right elsewhere.
+_BLACK_HOLE_JOBS: Final = 3
+_BLACK_HOLE_USERS: Final = 2
+# An incident is often announced some minutes after it began to hurt.
+_ANNOUNCED_LATE_MS: Final = 15 * MINUTE_MS
+_CODE_OF_SERVICE: Final = {
+    "registry": "platform.registry",
+    "storage": "platform.storage",
+    "network": "platform.network",
+    "scheduler": "platform.scheduler",
+    "control_plane": "platform.control_plane",
+    "auth": "platform.auth",
+    "power": "platform.power",
+    "cooling": "platform.cooling",
+    "other": "platform.control_plane",
+}
+# Which words a service's trouble can hide behind when the text does not name it.
+_HIDES_BEHIND: Final = {
+    "storage": ("app.hang", "app.crash", "app.data", "platform", "network"),
+    "network": ("network", "platform", "app.hang", "app.crash", "app.exception"),
+    "scheduler": ("platform", "app.crash"),
+    "control_plane": ("platform", "app.crash"),
+    "auth": ("platform", "app.data", "app.config"),
+    "registry": ("platform",),
+}
+_START_SERVICES: Final = frozenset({"registry"})
+_TERMINATED: Final = frozenset({9, 15})
+
+
+def _incidents(facts: Facts) -> list[Open[PlatformIncident]]:
+    """Return the incidents that touch the window, the earliest first."""
+    found = [entry for entry in facts.incidents if _touches(facts, entry)]
+    return sorted(found, key=lambda entry: (entry.since_ms, entry.what.incident_id))
+
+
+def _touches(facts: Facts, entry: Open[PlatformIncident]) -> bool:
+    if entry.since_ms > min(facts.closes_ms, facts.end.at_ms + _ANNOUNCED_LATE_MS):
+        return False
+    return entry.until_ms is None or entry.until_ms >= facts.opens_ms
+
+
+def _lost(facts: Facts) -> list[Observation]:
+    return [o for o in candidates(facts) if o.code in UNCERTAIN]
+
+
+def _announced(entry: Open[PlatformIncident]) -> EvidenceItem:
+    incident = entry.what
+    what = f"{incident.service} incident {incident.incident_id}"
+    if incident.message:
+        what += f": {incident.message}"
+    return EvidenceItem(
+        "root", f"status/{incident.service}", incident.incident_id, moment_of(entry.since_ms), what[:300]
+    )
+
+
+def power_or_cooling_incident(facts: Facts) -> Finding | None:
+    """Hosts that are lost while the site's power or cooling fails are lost by it, not by themselves."""
+    lost = _lost(facts)
+    said_lost = facts.end.said.cause_code.startswith("host.lost")
+    if not lost and not said_lost:
+        return None
+    for entry in _incidents(facts):
+        incident = entry.what
+        if incident.service in ("power", "cooling"):
+            code = _CODE_OF_SERVICE[incident.service]
+            return Finding(
+                code, "established", f"{incident.service.capitalize()} incident {incident.incident_id} took the host",
+                items=(_announced(entry),), roots=tuple(lost[:4]), advice="retry",
+            )  # fmt: skip
+    return None
+
+
+def service_fault_on_the_node(facts: Facts) -> Finding | None:
+    """A shared service that a held node sees fail (a stale mount, a dead runtime) is the cause, not the node."""
+    if own_error(spoken(facts)) and not has_prefix(spoken(facts).cause_code, ("app.data",)):
+        return None
+    found = [o for o in candidates(facts) if o.cause_class == "platform" and not o.code.startswith("act_")]
+    if not found:
+        return None
+    fault = found[0]
+    return Finding(fault.cause_code, "established", f"{fault.meaning} on {fault.node}", roots=(fault,), advice="retry")
+
+
+def service_incident(facts: Facts) -> Finding | None:
+    """An announced incident of a service that the job's own words point to, or can hide behind, is the cause."""
+    said = spoken(facts)
+    for entry in _incidents(facts):
+        incident = entry.what
+        code = _CODE_OF_SERVICE[incident.service]
+        if said.role != "none" and has_prefix(said.cause_code, (code,)):
+            return _by_incident(entry, said.cause_code, "established")
+        if _plausible(facts, incident.service):
+            return _by_incident(entry, code, "established" if facts.held else "supported")
+    return None
+
+
+def _plausible(facts: Facts, service: str) -> bool:
+    """Return whether a service in trouble explains an end whose text does not name it."""
+    said = spoken(facts)
+    if own_error(said) or service not in _HIDES_BEHIND:
+        return False
+    if service in _START_SERVICES:
+        return facts.end.outcome == "never_started" and said.role == "none"
+    if said.role == "root":
+        return said.cause_class == "platform" and not said.strong
+    if service in ("scheduler", "control_plane"):
+        signal = facts.end.signal or (facts.end.exit_code or 0) - 128
+        return signal in _TERMINATED or facts.end.outcome == "never_started"
+    return said.role != "none" and has_prefix(said.cause_code, _HIDES_BEHIND[service])
+
+
+def _by_incident(entry: Open[PlatformIncident], code: str, basis: str) -> Finding:
+    item = _announced(entry)
+    return Finding(code, basis, f"{item.what}"[:200], items=(item,), advice="retry")  # type: ignore[arg-type]
+
+
+def host_lost(facts: Facts) -> Finding | None:
+    """A held node that fell silent or restarted during the job, with no fault code to explain it, is the cause."""
+    if own_error(spoken(facts)):
+        return None
+    lost = _lost(facts)
+    if not lost:
+        return None
+    first = lost[0]
+    together = _of_one_feed(lost)
+    if together is not None:
+        return Finding(
+            "platform.power", "supported", f"Nodes of power feed {together} were lost together",
+            roots=tuple(lost[:8]), advice="retry",
+        )  # fmt: skip
+    return Finding(first.cause_code, "established", f"{first.node}: {first.meaning}", first.node, roots=(first,))
+
+
+def _of_one_feed(lost: list[Observation]) -> str | None:
+    """Return the power feed that several lost nodes have in common."""
+    nodes_of: dict[str, set[str]] = {}
+    for observation in lost:
+        feed = observation.domains.get("power")
+        if feed is not None:
+            nodes_of.setdefault(feed, set()).add(observation.node)
+    feed, nodes = max(nodes_of.items(), key=lambda item: (len(item[1]), item[0]), default=("", set()))
+    return feed if len(nodes) >= 3 else None
+
+
+def black_hole_node(facts: Facts) -> Finding | None:
+    """A node on which starts of different users fail while its checks are green is broken itself."""
+    if facts.started_ms is not None or own_error(spoken(facts)):
+        return None
+    for answer in facts.answers:
+        jobs, users = answer.start_failures + 1, answer.start_failure_users + 1
+        if jobs >= _BLACK_HOLE_JOBS and users >= _BLACK_HOLE_USERS and jobs > answer.starts:
+            said = spoken(facts)
+            code = said.cause_code if said.cause_class in ("platform", "driver") else "platform.runtime"
+            item = EvidenceItem(
+                "root", f"agent/{answer.node}", f"{answer.node}-starts", moment_of(answer.up_to_ms),
+                f"{jobs} starts of {users} users failed on {answer.node} within the hour",
+            )  # fmt: skip
+            return Finding(code, "established", item.what, answer.node, items=(item,), advice="retry_elsewhere")
+    return None

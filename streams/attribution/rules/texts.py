@@ -1,0 +1,61 @@
+"""Rules on what the program, its libraries and the scheduler say."""
+
+from __future__ import annotations
+
+from faultlens.causes import title_of
+from faultlens.clock import moment_of
+from faultlens.events import EvidenceItem
+from streams.attribution.facts import Facts, Said
+from streams.attribution.roots import first_root_exit, own_error, spoken
+from streams.attribution.verdict import Finding
+
+_BLAMES_NODE = frozenset({"hardware", "driver"})
+
+
+def own_error_in_log(facts: Facts) -> Finding | None:
+    """The program names an error of its own."""
+    return _told(facts) if own_error(spoken(facts)) else None
+
+
+def root_in_log(facts: Facts) -> Finding | None:
+    """The earliest text that names a root, whoever's fault it is."""
+    return _told(facts) if spoken(facts).role == "root" and not _by_scheduler(facts) else None
+
+
+def scheduler_says(facts: Facts) -> Finding | None:
+    """Nothing but the scheduler's own word says what it was."""
+    return _told(facts) if spoken(facts).role == "root" else None
+
+
+def symptom_only(facts: Facts) -> Finding | None:
+    """Only symptoms or consequences were printed: what they come from by default, assumed."""
+    said = spoken(facts)
+    if said.role not in ("symptom", "cascade"):
+        return None
+    return Finding(said.cause_code, "assumed", f"{title_of(said.cause_code)} (only a symptom was seen)")
+
+
+def _by_scheduler(facts: Facts) -> bool:
+    return first_root_exit(facts) is None and facts.end.scheduler and not facts.end.said.strong
+
+
+def _told(facts: Facts) -> Finding:
+    said = spoken(facts)
+    teller = first_root_exit(facts)
+    node = teller.node if teller is not None and said.cause_class in _BLAMES_NODE else None
+    if node is None and said.cause_class in _BLAMES_NODE and len(facts.held) == 1:
+        node = next(iter(facts.held))
+    return Finding(
+        said.cause_code, "supported", title_of(said.cause_code), node,
+        rank=teller.rank if teller is not None and node is not None else None,
+        items=(_line(facts, said),),
+    )  # fmt: skip
+
+
+def _line(facts: Facts, said: Said) -> EvidenceItem:
+    teller = first_root_exit(facts)
+    if teller is None:
+        return EvidenceItem("symptom", facts.end.source, facts.end.id, moment_of(facts.end.at_ms), said.line)
+    return EvidenceItem(
+        "symptom", teller.source, teller.id, moment_of(teller.first_ms), f"rank {teller.rank}: {said.line}"
+    )

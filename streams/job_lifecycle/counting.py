@@ -1,0 +1,108 @@
+"""What an attempt counts for in job start and job success, and the corrections when that changes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from faultlens.clock import MINUTE_MS
+from streams import goodput
+from streams.job_lifecycle.record import Attempt, Counted, JobRecord
+from streams.processor import Emit
+from streams.samples import (
+    NOTHING,
+    Amount,
+    Blame,
+    Place,
+    Start,
+    count_samples,
+    goodput_samples,
+    sample_emits,
+    start_amount,
+    start_due_ms,
+    success_amount,
+)
+
+# Contract, "What counts": user code within ten minutes of the allocation; half an hour of waiting for lost capacity.
+START_WITHIN_MS: Final = 10 * MINUTE_MS
+PENDING_LIMIT_MS: Final = 30 * MINUTE_MS
+
+
+def place_of(job: JobRecord, attempt: Attempt) -> Place:
+    """Return the scopes' names of an attempt; a job has no pool of its own."""
+    return Place(attempt.cluster or job.cluster, team=job.team, workload=job.workload)
+
+
+def _blame(attempt: Attempt) -> Blame | None:
+    decision = attempt.decision
+    if decision is None or decision.withdrawn:
+        return None
+    return Blame(decision.verdict.cause.cause_class, decision.verdict.basis)
+
+
+def _start(job: JobRecord, attempt: Attempt) -> Start:
+    end, waiting = attempt.end, job.waiting
+    since_ms = waiting.since_ms if waiting is not None and waiting.lost_capacity else None
+    return Start(
+        allocated_ms=attempt.allocated_ms,
+        started_ms=_started_ms(attempt),
+        outcome=None if end is None else end.outcome,
+        blame=_blame(attempt),
+        waits_for_lost_capacity_since_ms=None if attempt.allocated_ms is not None else since_ms,
+    )
+
+
+def _started_ms(attempt: Attempt) -> int | None:
+    """Return when user code ran on every rank; who reports no start still reports progress or exits."""
+    if attempt.started_ms is not None:
+        return attempt.started_ms
+    progressed = attempt.ledger is not None and goodput.last_progress_ms(attempt.ledger) is not None
+    return attempt.allocated_ms if attempt.exits_total or progressed else None
+
+
+def counted(job: JobRecord, attempt: Attempt, now_ms: int) -> tuple[Attempt, list[Emit]]:
+    """Return the attempt with what it counts for told, and samples for what changed since it was last told."""
+    end = attempt.end
+    start = _start(job, attempt)
+    began = start_amount(start, now_ms, within_ms=START_WITHIN_MS, pending_limit_ms=PENDING_LIMIT_MS)
+    succeeded = success_amount(
+        started=start.started_ms is not None or start.outcome == "succeeded",
+        outcome=start.outcome,
+        blame=start.blame,
+        workload=job.workload,
+    )
+    started_ms = start.started_ms if start.started_ms is not None else now_ms
+    ended_ms = now_ms if end is None else end.at_ms
+    attempt, emits = _told(job, attempt, "job_start", min(started_ms, ended_ms), began)
+    attempt, more = _told(job, attempt, "job_success", ended_ms, succeeded)
+    return attempt, emits + more
+
+
+def _told(job: JobRecord, attempt: Attempt, objective: str, at_ms: int, amount: Amount) -> tuple[Attempt, list[Emit]]:
+    before = attempt.counted.get(objective)
+    if amount == (before.amount if before is not None else NOTHING):
+        return attempt, []
+    times = 1 if before is None else before.times + 1
+    # A correction takes back what was said where it was said.
+    at_ms = at_ms if before is None else before.at_ms
+    samples = count_samples(
+        objective, place_of(job, attempt), at_ms, NOTHING if before is None else before.amount, amount
+    )
+    about = f"{job.job_id}/{attempt.attempt}/{times}"
+    told = {**attempt.counted, objective: Counted(at_ms, amount, times)}
+    return replace(attempt, counted=told), sample_emits(samples, about=about, time_ms=at_ms)
+
+
+def productive(job: JobRecord, attempt: Attempt, changes: tuple[goodput.Change, ...], now_ms: int) -> list[Emit]:
+    """Return samples of what a flush of the ledger changed."""
+    ledger = attempt.ledger
+    about = f"{job.job_id}/{attempt.attempt}/goodput/{0 if ledger is None else ledger.revision}"
+    return sample_emits(goodput_samples(place_of(job, attempt), changes), about=about, time_ms=now_ms)
+
+
+def due_ms(job: JobRecord, attempt: Attempt) -> int | None:
+    """Return when what the attempt counts for may change by time alone."""
+    start = _start(job, attempt)
+    due = start_due_ms(start, within_ms=START_WITHIN_MS, pending_limit_ms=PENDING_LIMIT_MS)
+    return due if "job_start" not in attempt.counted else None

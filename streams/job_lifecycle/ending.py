@@ -1,0 +1,56 @@
+"""Ends that nobody reports: when the pipeline closes an attempt by itself."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from streams.attribution import End
+from streams.job_lifecycle.record import (
+    MISSED_ALIVES,
+    NEXT_ATTEMPT_GRACE_MS,
+    NO_ALIVE_GRACE_MS,
+    REPORTER_LOST_MS,
+    Attempt,
+    JobRecord,
+)
+
+
+def missed_ms(attempt: Attempt) -> int | None:
+    """Return when the attempt's reporters have missed three words; None: it has ended, or was never allocated."""
+    if attempt.end is not None or attempt.allocated_ms is None:
+        return None
+    if attempt.alive_ms is None:
+        return max(attempt.heard_at_ms, attempt.allocated_ms) + NO_ALIVE_GRACE_MS
+    return attempt.heard_at_ms + MISSED_ALIVES * attempt.alive_ms
+
+
+def due_ms(job: JobRecord, attempt: Attempt) -> int | None:
+    """Return when the attempt is to be closed if nothing is heard of it until then; None: nothing says so."""
+    silent_ms = missed_ms(attempt)
+    if silent_ms is None:
+        return None
+    reasons = [news.at_ms for news in attempt.news.values()]
+    following = job.attempts.get(attempt.attempt + 1)
+    if following is not None and following.allocated_ms is not None and job.workload != "inference":
+        reasons.append(following.allocated_ms + NEXT_ATTEMPT_GRACE_MS)
+    if attempt.alive_ms is not None:
+        reasons.append(attempt.heard_at_ms + REPORTER_LOST_MS)
+    return max(silent_ms, min(reasons)) if reasons else None
+
+
+def closed(job: JobRecord, attempt: Attempt, now_ms: int) -> Attempt:
+    """Return the attempt closed as failed at its reporters' last word, when that is due."""
+    due = due_ms(job, attempt)
+    if due is None or now_ms < due:
+        return attempt
+    at_ms = max(attempt.heard_ms, attempt.allocated_ms or 0)
+    end = End(
+        id=f"{job.job_id}/{attempt.attempt}/end_not_reported",
+        source="bridge/faultlens",
+        at_ms=at_ms,
+        arrived_ms=now_ms,
+        outcome="failed",
+        reason="end_not_reported",
+        unreported=True,
+    )
+    return replace(attempt, closed=end)

@@ -1,0 +1,295 @@
+"""What each record changes in what is known of a job; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from faultlens.clock import SECOND_MS, ms_of
+from faultlens.codec import Event
+from faultlens.events import (
+    JobAlive,
+    JobAllocated,
+    JobCheckpoint,
+    JobEnded,
+    JobLabelled,
+    JobPending,
+    JobProgress,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    RankExited,
+)
+from faultlens.internal import NodeAnswer, NodeEvidence, NodeNews
+from streams import goodput
+from streams.attribution import Exit
+from streams.findings import pending_names_lost_capacity
+from streams.job_lifecycle.reading import Reader
+from streams.job_lifecycle.record import (
+    EXITS_MAX,
+    OBSERVATIONS_MAX,
+    SAME_LOSS_MS,
+    Attempt,
+    JobRecord,
+    Label,
+    Loss,
+    Waiting,
+    with_attempt,
+)
+
+_REPORTERS_WORDS: Final = (JobAllocated, JobStarted, JobAlive, JobProgress, JobCheckpoint, RankExited, JobResized)
+Change = Callable[["Intake", JobRecord, Attempt, Event, Any, int], tuple[JobRecord, Attempt]]
+
+
+class Intake:
+    """Takes records in. The attempt at hand is returned beside the job, not yet put back into it."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def attempt_of(self, job: JobRecord, event: Event) -> Attempt | None:
+        """Return the attempt that the record speaks of, a new one where it is the first word; None: of the job."""
+        number = getattr(event.data, "attempt", None)
+        if number is None:
+            return None
+        return job.attempts.get(number) or Attempt(number, cluster=job.cluster)
+
+    def take(self, job: JobRecord, attempt: Attempt, event: Event, now_ms: int) -> tuple[JobRecord, Attempt]:
+        """Return job and attempt with the record's content known."""
+        attempt = _heard(attempt, event, now_ms)
+        return CHANGES[type(event.data)](self, job, attempt, event, event.data, now_ms)
+
+    def submitted(self, job: JobRecord, event: Event, data: JobSubmitted) -> JobRecord:
+        """Return the job with what was submitted; where two tell of it, the later word fills what is missing."""
+        return replace(
+            job,
+            cluster=data.cluster,
+            user=data.user or job.user,
+            team=data.team or job.team,
+            name=data.name or job.name,
+            workload=data.workload,
+            gpus=data.gpus,
+            nodes=data.nodes,
+            replicas=data.replicas,
+            image=data.image_digest or data.image or job.image,
+            submitted_ms=event.time_ms if job.submitted_ms is None else min(job.submitted_ms, event.time_ms),
+        )
+
+    def pending(self, job: JobRecord, event: Event, data: JobPending) -> JobRecord:
+        """Return the job with the scheduler's reason for its waiting; a wait began with its first such reason."""
+        lost = pending_names_lost_capacity(data.reason, data.message)
+        since_ms = min(ms_of(data.since), event.time_ms)
+        before = job.waiting
+        if before is not None and before.lost_capacity == lost and before.attempt == data.attempt:
+            since_ms = min(since_ms, before.since_ms)
+        said = self.reader.of_texts((data.message, "message"), (data.reason, "reason"))
+        line = f"{data.reason}: {data.message}" if data.message else data.reason
+        waiting = Waiting(since_ms, data.reason, replace(said, line=line[:200]), lost, event.time_ms, data.attempt)
+        return replace(job, waiting=waiting)
+
+
+def _heard(attempt: Attempt, event: Event, now_ms: int) -> Attempt:
+    """Return the attempt with its reporters' last word noted; a word after an end that we concluded reopens it."""
+    if not isinstance(event.data, _REPORTERS_WORDS):
+        return attempt
+    closed = attempt.closed
+    if closed is not None and event.time_ms > closed.at_ms:
+        closed = None
+    return replace(
+        attempt,
+        closed=closed,
+        heard_ms=max(attempt.heard_ms, event.time_ms),
+        heard_at_ms=max(attempt.heard_at_ms, now_ms),
+    )
+
+
+def _on_allocated(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobAllocated, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    job = replace(
+        job, cluster=job.cluster or data.cluster, user=job.user or data.user, image=data.image_digest or job.image
+    )
+    at_ms = event.time_ms if attempt.allocated_ms is None else min(attempt.allocated_ms, event.time_ms)
+    slots = {**attempt.slots, **{s.node: s for s in data.allocation if s.node not in attempt.gone}}
+    attempt = replace(attempt, cluster=data.cluster, slots=slots, allocated_ms=at_ms)
+    gpus = attempt.gpus or job.gpus
+    ledger = attempt.ledger
+    if ledger is None:
+        ledger = opened_ledger(job, attempt, at_ms, gpus)
+    elif ledger.gpus != gpus:
+        ledger = goodput.on_resized(ledger, ledger.from_ms, gpus)
+    return job, replace(attempt, ledger=ledger)
+
+
+def opened_ledger(job: JobRecord, attempt: Attempt, at_ms: int, gpus: int) -> goodput.Ledger:
+    """Return a new ledger for the attempt, which goes on from the attempt before it."""
+    before = job.attempts.get(attempt.attempt - 1)
+    ledger = goodput.open_ledger(
+        attempt.attempt,
+        at_ms,
+        gpus,
+        keeps_work=goodput.keeps_work(job.workload),
+        previous=before.ledger if before is not None else None,
+    )
+    return ledger if attempt.started_ms is None else goodput.on_started(ledger, attempt.started_ms)
+
+
+def _on_started(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobStarted, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    at_ms = event.time_ms if attempt.started_ms is None else min(attempt.started_ms, event.time_ms)
+    ledger = attempt.ledger and goodput.on_started(attempt.ledger, at_ms)
+    return job, replace(attempt, started_ms=at_ms, ledger=ledger)
+
+
+def _on_alive(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobAlive, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    attempt = replace(attempt, alive_ms=int(data.interval_s * SECOND_MS))
+    if data.stalled is None:
+        return job, attempt
+    since_ms = ms_of(data.stalled.since)
+    ledger = attempt.ledger and goodput.on_stalled(attempt.ledger, since_ms)
+    return job, replace(attempt, stalled_ms=since_ms, suspects=data.stalled.suspects[:64], ledger=ledger)
+
+
+def _on_progress(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobProgress, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    if attempt.stalled_ms is not None and event.time_ms > attempt.stalled_ms:
+        attempt = replace(attempt, stalled_ms=None, suspects=())
+    if attempt.ledger is None:
+        return job, attempt
+    ledger = goodput.on_progress(attempt.ledger, event.time_ms, data.step, data.step_time_s)
+    return job, replace(attempt, ledger=ledger)
+
+
+def _on_checkpoint(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobCheckpoint, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    if attempt.ledger is None:
+        return job, attempt
+    ledger = goodput.on_checkpoint(
+        attempt.ledger,
+        event.time_ms,
+        data.step,
+        data.duration_s,
+        ok=data.ok,
+        restored=data.restored,
+        blocking=data.blocking,
+    )
+    before = job.attempts.get(attempt.attempt - 1)
+    if data.restored and data.ok and before is not None and before.ledger is not None:
+        before = replace(before, ledger=goodput.on_next_restore(before.ledger, data.step))
+        job = replace(job, attempts=with_attempt(job, before))
+    return job, replace(attempt, ledger=ledger)
+
+
+def _on_rank_exited(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: RankExited, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    leaving = intake.reader.exit_of(event, data)
+    first_ms = leaving.first_ms if attempt.first_exit_ms is None else min(attempt.first_exit_ms, leaving.first_ms)
+    exits = sorted((*attempt.exits, leaving), key=_telling)[:EXITS_MAX]
+    return job, replace(attempt, exits=tuple(exits), exits_total=attempt.exits_total + 1, first_exit_ms=first_ms)
+
+
+def _telling(leaving: Exit) -> tuple[int, int, int]:
+    """Return the order in which exits are kept: those that name a root, then the earliest."""
+    return 0 if leaving.said.role == "root" else 1, leaving.first_ms, leaving.rank
+
+
+def _on_resized(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobResized, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    slots = {slot.node: slot for slot in data.allocation}
+    if data.part is not None and data.part > 1:
+        slots = {**attempt.slots, **slots}
+    attempt = replace(attempt, slots=slots)
+    if data.lost:
+        gone = {slot.node: slot for slot in data.lost if slot.node not in slots}
+        attempt = replace(attempt, gone={**attempt.gone, **gone}, losses=_with_loss(attempt, event, data))
+    number = attempt.losses[-1].number if data.lost else 0
+    ledger = attempt.ledger and goodput.on_resized(attempt.ledger, event.time_ms, attempt.gpus, loss=number)
+    return job, replace(attempt, ledger=ledger)
+
+
+def _with_loss(attempt: Attempt, event: Event, data: JobResized) -> tuple[Loss, ...]:
+    """Return the losses with this one; the same nodes within five minutes are the same loss."""
+    nodes = {slot.node for slot in data.lost}
+    for loss in attempt.losses:
+        if abs(loss.at_ms - event.time_ms) <= SAME_LOSS_MS and nodes == {slot.node for slot in loss.lost}:
+            return attempt.losses
+    number = len(attempt.losses) + 1
+    return (*attempt.losses, Loss(number, event.time_ms, event.id, event.source, data.lost, data.reason))
+
+
+def _on_ended(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobEnded, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    end = intake.reader.end_of(event, data, now_ms=now_ms)
+    rank = "scheduler" if end.scheduler else "launcher"
+    return job, replace(
+        attempt, ends={**attempt.ends, rank: end}, restarts_with=data.restarts_with_attempt or attempt.restarts_with
+    )
+
+
+def _on_labelled(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobLabelled, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    if attempt.label is not None and attempt.label.at_ms > event.time_ms:
+        return job, attempt
+    return job, replace(attempt, label=Label(data, event.id, event.source, event.time_ms, now_ms))
+
+
+def _on_evidence(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: NodeEvidence, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    observations = dict(attempt.observations)
+    overflow = attempt.overflow
+    for observation in data.observations:
+        known = observations.get(observation.id)
+        if known is None and len(observations) >= OBSERVATIONS_MAX:
+            overflow += 1
+            continue
+        # What a node says later of the same fault knows its cure and count; when it first arrived stays.
+        arrived_ms = observation.arrived_ms if known is None else known.arrived_ms
+        observations[observation.id] = replace(observation, arrived_ms=arrived_ms)
+    others = attempt.others + tuple(o for o in data.others if o not in attempt.others)
+    return job, replace(attempt, observations=observations, others=others[-16:], overflow=overflow)
+
+
+def _on_answer(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: NodeAnswer, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    if data.loss is None:
+        return job, replace(attempt, answers={**attempt.answers, data.node: data})
+    losses = tuple(
+        replace(loss, answers={**loss.answers, data.node: data}) if loss.number == data.loss else loss
+        for loss in attempt.losses
+    )
+    return job, replace(attempt, losses=losses)
+
+
+def _on_news(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: NodeNews, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    return job, replace(attempt, news={**attempt.news, data.node: data})
+
+
+CHANGES: Final[dict[type, Change]] = {
+    JobAllocated: _on_allocated,
+    JobStarted: _on_started,
+    JobAlive: _on_alive,
+    JobProgress: _on_progress,
+    JobCheckpoint: _on_checkpoint,
+    RankExited: _on_rank_exited,
+    JobResized: _on_resized,
+    JobEnded: _on_ended,
+    JobLabelled: _on_labelled,
+    NodeEvidence: _on_evidence,
+    NodeAnswer: _on_answer,
+    NodeNews: _on_news,
+}

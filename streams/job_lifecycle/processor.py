@@ -1,0 +1,215 @@
+"""The job state machine: what launchers, schedulers and nodes say in; verdicts, ledger, samples and findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from faultlens import topics
+from faultlens.codec import Event, fingerprint
+from faultlens.events import JobAllocated, JobCheckpoint, JobLabelled, JobPending, JobResized, JobSubmitted
+from faultlens.internal import NodeAnswer, NodeEvidence, NodeNews
+from faultlens.signatures import SignatureSet
+from streams.attribution import Precision
+from streams.context import Context
+from streams.job_lifecycle import bookkeeping, counting, ending, noticing, telling
+from streams.job_lifecycle.deciding import Judge, stub_of
+from streams.job_lifecycle.intake import CHANGES, Intake
+from streams.job_lifecycle.reading import Reader
+from streams.job_lifecycle.record import (
+    AMENDED_FOR_MS,
+    ATTEMPTS_MAX,
+    RESEND_MS,
+    SEEN_BYTES,
+    STUBS_MAX,
+    WINDOW_AFTER_MS,
+    Attempt,
+    JobRecord,
+    with_attempt,
+)
+from streams.processor import Effects, Emit
+
+_FROM_NODES: Final = (NodeEvidence, NodeAnswer, NodeNews)
+_OF_THE_JOB: Final = (JobSubmitted, JobPending)
+
+
+class JobLifecycleProcessor:
+    """Steps one job's record. Key: the job id."""
+
+    name = "job"
+    topics = (topics.JOB_EVENTS, topics.EVIDENCE)
+    state_type = JobRecord
+    survey_every_ms: int | None = None
+    surveys_while_idle = False
+
+    def __init__(self, signatures: SignatureSet, precision: Precision, catalogue_version: str) -> None:
+        self._intake = Intake(Reader(signatures))
+        self._judge = Judge(precision, catalogue_version)
+
+    def key_of(self, event: Event) -> str | None:
+        """Return the job id."""
+        return event.subject if type(event.data) in CHANGES or isinstance(event.data, _OF_THE_JOB) else None
+
+    def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
+        """Return what follows from one record about the job."""
+        job = cast("JobRecord", state) if state is not None else JobRecord(job_id=event.subject)
+        if not isinstance(event.data, _FROM_NODES):
+            mark = fingerprint(event.source, event.id)
+            if mark in job.seen:
+                return Effects(job, (), self._next_wake(job), duplicate=True)
+            job = replace(job, seen=(job.seen + mark)[-SEEN_BYTES:])
+        if isinstance(event.data, JobSubmitted):
+            job = self._intake.submitted(job, event, event.data)
+            return self._followed(job, list(job.attempts), [], context, now_ms)
+        if isinstance(event.data, JobPending):
+            job = self._intake.pending(job, event, event.data)
+            job, emits = noticing.waiting(job, now_ms)
+            return self._followed(job, list(job.attempts), emits, context, now_ms)
+        return self._on_attempt(job, event, context, now_ms)
+
+    def _on_attempt(self, job: JobRecord, event: Event, context: Context, now_ms: int) -> Effects:
+        attempt = self._intake.attempt_of(job, event)
+        if attempt is None or (attempt.attempt not in job.attempts and _forgotten(job, attempt.attempt)):
+            return Effects(job, (), self._next_wake(job))
+        before = attempt
+        job, attempt = self._intake.take(job, attempt, event, now_ms)
+        emits: list[Emit] = []
+        if isinstance(event.data, JobAllocated | JobResized):
+            new = [slot for node, slot in attempt.slots.items() if before.slots.get(node) != slot]
+            emits += telling.held(job, attempt, new, now_ms)
+            attempt = replace(attempt, told=None) if new else attempt
+        if before.allocated_ms is None and attempt.allocated_ms is not None:
+            emits += bookkeeping.queued(job, attempt, now_ms)
+        if isinstance(event.data, JobCheckpoint):
+            attempt, records = bookkeeping.written(job, attempt, now_ms)
+            emits += records
+        attempt, findings = noticing.while_running(job, attempt, event, now_ms)
+        job = replace(job, attempts=with_attempt(job, attempt))
+        touched = [attempt.attempt]
+        if _concerns_earlier(event):
+            touched = [n for n in job.attempts if n != attempt.attempt] + touched
+        return self._followed(job, touched, emits + findings, context, now_ms)
+
+    def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
+        """Return what is due: ends nobody reported, final verdicts, words sent again, hourly ledgers."""
+        job, emits = noticing.waiting(cast("JobRecord", state), now_ms)
+        for number, attempt in list(job.attempts.items()):
+            due = bookkeeping.due_ms(attempt)
+            if due is not None and due <= now_ms:
+                attempt, records = bookkeeping.written(job, attempt, now_ms)  # noqa: PLW2901
+                attempt, found = noticing.hang(job, attempt, now_ms)  # noqa: PLW2901
+                emits += [*records, *found]
+                job = replace(job, attempts={**job.attempts, number: attempt})
+        return self._followed(job, list(job.attempts), emits, context, now_ms)
+
+    def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
+        """Return nothing: jobs are not looked at together."""
+        return ()
+
+    def on_end(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
+        """Return the ledgers of running attempts up to the end of the recording."""
+        job = cast("JobRecord", state)
+        emits: list[Emit] = []
+        for number, attempt in list(job.attempts.items()):
+            if attempt.end is None and attempt.ledger is not None:
+                attempt, records = bookkeeping.written(job, attempt, now_ms)  # noqa: PLW2901
+                emits += records
+                job = replace(job, attempts={**job.attempts, number: attempt})
+        return Effects(job, emits, self._next_wake(job))
+
+    # --- what every step ends with ---------------------------------------------------------------------
+
+    def _followed(
+        self, job: JobRecord, touched: list[int], emits: list[Emit], context: Context, now_ms: int
+    ) -> Effects:
+        """Return the effects with the ends, verdicts, ledgers and samples of the touched attempts up to date."""
+        for number in touched:
+            attempt, more = self._up_to_date(job, job.attempts[number], context, now_ms)
+            emits = emits + more
+            job = replace(job, attempts={**job.attempts, number: attempt})
+        job, found = noticing.crash_loop(job, now_ms)
+        job = _bounded(job, now_ms)
+        return Effects(job, emits + found, self._next_wake(job))
+
+    def _up_to_date(
+        self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int
+    ) -> tuple[Attempt, list[Emit]]:
+        attempt = ending.closed(job, attempt, now_ms)
+        emits: list[Emit] = []
+        losses = []
+        for loss in attempt.losses:
+            loss, told = telling.lost(job, attempt, loss, now_ms)  # noqa: PLW2901
+            loss, decided = self._judge.on_loss(job, attempt, loss, context, now_ms)  # noqa: PLW2901
+            losses.append(loss)
+            emits += told + decided
+        if losses:
+            attempt = replace(attempt, losses=tuple(losses))
+        if attempt.end is None and attempt.decision is None and not (attempt.ledger and attempt.ledger.closed):
+            attempt = bookkeeping.balanced(job, attempt) if losses else attempt
+            attempt, samples = counting.counted(job, attempt, now_ms)
+            return attempt, emits + samples
+        attempt, verdicts = self._judge.on_attempt(job, attempt, context, now_ms)
+        attempt, words = telling.released(job, attempt, now_ms, unexplained=_unexplained(attempt))
+        attempt = bookkeeping.balanced(job, attempt)
+        attempt, records = bookkeeping.written(job, attempt, now_ms)
+        attempt, samples = counting.counted(job, attempt, now_ms)
+        return attempt, [*emits, *verdicts, *words, *records, *samples]
+
+    def _next_wake(self, job: JobRecord) -> int | None:
+        wakes = [due for a in job.attempts.values() for due in _due(job, a)]
+        waiting = noticing.waiting_due_ms(job)
+        if waiting is not None:
+            wakes.append(waiting)
+        return min(wakes, default=None)
+
+
+def _due(job: JobRecord, attempt: Attempt) -> list[int]:
+    """Return the times at which something about the attempt is due."""
+    due = [ending.due_ms(job, attempt), bookkeeping.due_ms(attempt), counting.due_ms(job, attempt)]
+    for loss in attempt.losses:
+        if loss.decision is None or not loss.decision.finalised:
+            closes_ms = loss.at_ms + WINDOW_AFTER_MS
+            due.append(max(closes_ms, loss.sent_ms + RESEND_MS))
+    if attempt.failed and (attempt.decision is None or attempt.decision.withdrawn or not attempt.decision.finalised):
+        closes_ms = attempt.closes_ms
+        due.append(closes_ms if attempt.sent_ms < closes_ms else attempt.sent_ms + RESEND_MS)
+    return [at for at in due if at is not None]
+
+
+def _forgotten(job: JobRecord, number: int) -> bool:
+    """Return whether the attempt is older than what is kept whole."""
+    return len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts)
+
+
+def _concerns_earlier(event: Event) -> bool:
+    """Return whether the record can change what holds of the job's other attempts."""
+    return isinstance(event.data, JobAllocated | JobCheckpoint | JobLabelled)
+
+
+def _unexplained(attempt: Attempt) -> bool:
+    """Return whether the failure is known by nothing better than a symptom."""
+    decision = attempt.decision
+    return attempt.failed and decision is not None and decision.verdict.basis == "assumed"
+
+
+def _bounded(job: JobRecord, now_ms: int) -> JobRecord:
+    """Return the job with its oldest settled attempts folded into stubs, beyond the limits of what is kept."""
+    if len(job.attempts) <= ATTEMPTS_MAX:
+        return job
+    attempts, stubs = dict(job.attempts), dict(job.stubs)
+    for number, attempt in job.attempts.items():
+        end = attempt.end
+        if len(attempts) <= ATTEMPTS_MAX or end is None:
+            break
+        settled = not attempt.failed or (attempt.decision is not None and attempt.decision.finalised)
+        if not settled and now_ms < end.at_ms + AMENDED_FOR_MS:
+            break
+        stub = stub_of(attempt)
+        if stub is not None:
+            stubs[number] = stub
+        del attempts[number]
+    kept = dict(sorted(stubs.items())[-STUBS_MAX:])
+    return replace(job, attempts=attempts, stubs=kept)

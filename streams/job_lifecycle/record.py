@@ -1,0 +1,181 @@
+"""What is kept of a job and its attempts, with the limits on it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from faultlens.clock import DAY_MS, MINUTE_MS, SECOND_MS
+from faultlens.events import FAILURES, Cause, JobAttributed, JobLabelled, Slot
+from faultlens.internal import NodeAnswer, NodeNews, Observation, OtherUse
+from streams.attribution import Earlier, End, Exit, Said
+from streams.goodput import Ledger
+from streams.samples import Amount
+
+# Contract, "Evidence window": opens 10 minutes before the first sign of trouble, closes 5 minutes after the end.
+WINDOW_BEFORE_MS: Final = 10 * MINUTE_MS
+WINDOW_AFTER_MS: Final = 5 * MINUTE_MS
+# Design §2: the end is sent again every 5 minutes to nodes that have not answered.
+RESEND_MS: Final = 5 * MINUTE_MS
+# Contract: later evidence amends a verdict for 7 days; of each failed attempt a stub is kept for 400 days.
+AMENDED_FOR_MS: Final = 7 * DAY_MS
+STUB_KEPT_MS: Final = 400 * DAY_MS
+# Contract, "An end that nobody reports".
+MISSED_ALIVES: Final = 3
+NO_ALIVE_GRACE_MS: Final = 60 * SECOND_MS
+NEXT_ATTEMPT_GRACE_MS: Final = 5 * MINUTE_MS
+REPORTER_LOST_MS: Final = 60 * MINUTE_MS
+SAME_LOSS_MS: Final = 5 * MINUTE_MS
+# Limits of one job; what passes them is folded into counts.
+EXITS_MAX: Final = 16
+OBSERVATIONS_MAX: Final = 96
+ATTEMPTS_MAX: Final = 8
+STUBS_MAX: Final = 64
+SEEN_BYTES: Final = 8 * 256
+
+
+class Counted(Struct, frozen=True, gc=False):
+    """What an attempt has told an objective, at which time, and how often it had to say so."""
+
+    at_ms: int
+    amount: Amount
+    times: int
+
+
+class Label(Struct, frozen=True, gc=False):
+    """A person's word, with the event that brought it."""
+
+    label: JobLabelled
+    id: str
+    source: str
+    at_ms: int
+    arrived_ms: int
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """The verdict in force on an attempt or a loss: the newest revision, and whether a final one was written."""
+
+    verdict: JobAttributed
+    finalised: bool = False
+    withdrawn: bool = False
+
+
+class Loss(Struct, frozen=True, omit_defaults=True):
+    """Nodes or devices that the attempt lost and survived."""
+
+    number: int
+    at_ms: int
+    id: str
+    source: str
+    lost: tuple[Slot, ...]
+    reason: str | None = None
+    answers: dict[str, NodeAnswer] = {}
+    decision: Decision | None = None
+    sent_ms: int = 0
+
+
+class Attempt(Struct, frozen=True, omit_defaults=True):
+    """Everything that is known of an attempt. `heard_ms` and `heard_at_ms`: its reporters' last record, by its own
+    time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, and
+    the outcome; `sent_ms`: when they were last told."""
+
+    attempt: int
+    cluster: str = ""
+    allocated_ms: int | None = None
+    slots: dict[str, Slot] = {}
+    gone: dict[str, Slot] = {}
+    started_ms: int | None = None
+    submitted_ms: int | None = None
+    heard_ms: int = 0
+    heard_at_ms: int = 0
+    alive_ms: int | None = None
+    stalled_ms: int | None = None
+    suspects: tuple[int, ...] = ()
+    ledger: Ledger | None = None
+    flushed_ms: int = 0
+    exits: tuple[Exit, ...] = ()
+    exits_total: int = 0
+    first_exit_ms: int | None = None
+    ends: dict[str, End] = {}
+    closed: End | None = None
+    restarts_with: int | None = None
+    observations: dict[str, Observation] = {}
+    others: tuple[OtherUse, ...] = ()
+    answers: dict[str, NodeAnswer] = {}
+    news: dict[str, NodeNews] = {}
+    told: tuple[int, int, str] | None = None
+    sent_ms: int = 0
+    label: Label | None = None
+    decision: Decision | None = None
+    losses: tuple[Loss, ...] = ()
+    counted: dict[str, Counted] = {}
+    findings: dict[str, int] = {}
+    slow: dict[str, int] = {}
+    overflow: int = 0
+
+    @property
+    def end(self) -> End | None:
+        """The end that counts: the scheduler's word before the launcher's, of equal rank the later arrival."""
+        return self.ends.get("scheduler") or self.ends.get("launcher") or self.closed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the end in force is a failure."""
+        end = self.end
+        return end is not None and end.outcome in FAILURES
+
+    @property
+    def closes_ms(self) -> int:
+        """When the evidence window closes: five minutes after the end, of two reported ends the later."""
+        ends = [end.at_ms for end in self.ends.values()] or ([self.closed.at_ms] if self.closed else [])
+        return max(ends, default=0) + WINDOW_AFTER_MS
+
+    @property
+    def gpus(self) -> int:
+        """GPUs held, as far as the allocation names them."""
+        return sum(len(slot.devices or slot.device_refs or ()) for slot in self.slots.values())
+
+
+class Waiting(Struct, frozen=True, gc=False):
+    """Why the scheduler lets the job wait, and whether the words name capacity that is out of order."""
+
+    since_ms: int
+    reason: str
+    said: Said
+    lost_capacity: bool
+    at_ms: int
+    attempt: int | None = None
+    found: bool = False
+
+
+class JobRecord(Struct, frozen=True, omit_defaults=True):
+    """A job: what was submitted, its newest attempts whole and of the older failed ones a stub."""
+
+    job_id: str
+    cluster: str = ""
+    user: str | None = None
+    team: str | None = None
+    name: str | None = None
+    workload: str = "batch"
+    gpus: int = 0
+    nodes: int = 0
+    replicas: int | None = None
+    image: str | None = None
+    submitted_ms: int | None = None
+    attempts: dict[int, Attempt] = {}
+    stubs: dict[int, Earlier] = {}
+    waiting: Waiting | None = None
+    seen: bytes = b""
+
+
+def cause_of(attempt: Attempt) -> Cause | None:
+    """Return the cause in force for a failed attempt."""
+    decision = attempt.decision
+    return None if decision is None or decision.withdrawn else decision.verdict.cause
+
+
+def with_attempt(job: JobRecord, attempt: Attempt) -> dict[int, Attempt]:
+    """Return the job's attempts with this one put in, in order."""
+    attempts = {**job.attempts, attempt.attempt: attempt}
+    return dict(sorted(attempts.items()))

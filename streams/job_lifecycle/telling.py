@@ -1,0 +1,151 @@
+"""What nodes are told: that an attempt holds them, and that it let them go."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from faultlens import topics
+from faultlens.codec import stable_id
+from faultlens.events import Slot
+from faultlens.internal import Held, Released
+from streams import goodput
+from streams.job_lifecycle.record import (
+    RESEND_MS,
+    WINDOW_AFTER_MS,
+    WINDOW_BEFORE_MS,
+    Attempt,
+    JobRecord,
+    Loss,
+)
+from streams.processor import Emit
+
+
+def held(job: JobRecord, attempt: Attempt, slots: list[Slot], now_ms: int) -> list[Emit]:
+    """Return the word to each of these nodes that the attempt holds it."""
+    return [
+        Emit(
+            topics.ALLOCATIONS,
+            slot.node,
+            stable_id(job.job_id, attempt.attempt, slot.node, "held"),
+            now_ms,
+            Held(
+                node=slot.node,
+                job_id=job.job_id,
+                attempt=attempt.attempt,
+                cluster=attempt.cluster or job.cluster,
+                since_ms=attempt.allocated_ms or now_ms,
+                devices=slot.devices,
+                mig=slot.mig,
+                user=job.user,
+                image=job.image,
+                gpus=len(slot.devices or slot.device_refs or ()) or _share(job, attempt),
+            ),
+        )
+        for slot in slots
+    ]
+
+
+def _share(job: JobRecord, attempt: Attempt) -> int:
+    """Return the GPUs per node of an allocation that does not name its devices."""
+    return job.gpus // max(1, len(attempt.slots))
+
+
+def opens_ms(attempt: Attempt) -> int:
+    """Return when the evidence window opens: ten minutes before the first sign of trouble."""
+    return trouble_ms(attempt) - WINDOW_BEFORE_MS
+
+
+def trouble_ms(attempt: Attempt) -> int:
+    """Return the first sign of trouble: the progress before a stall, the first error or exit, or the end."""
+    end = attempt.end
+    signs = [end.at_ms] if end is not None else [attempt.heard_ms]
+    if attempt.first_exit_ms is not None:
+        signs.append(attempt.first_exit_ms)
+    stalled_ms = stalled_since_ms(attempt)
+    if stalled_ms is not None:
+        signs.append(stalled_ms)
+    return min(signs)
+
+
+def stalled_since_ms(attempt: Attempt) -> int | None:
+    """Return since when the attempt made no progress before its end, where that is longer than its pace explains."""
+    if attempt.stalled_ms is not None:
+        return attempt.stalled_ms
+    end = attempt.end
+    if attempt.ledger is None or end is None:
+        return None
+    return goodput.stalled_since(attempt.ledger, end.at_ms)
+
+
+def released(job: JobRecord, attempt: Attempt, now_ms: int, *, unexplained: bool) -> tuple[Attempt, list[Emit]]:
+    """Return the word to the nodes that the attempt ended, when it is new or five minutes went by unanswered."""
+    end = attempt.end
+    if end is None:
+        return attempt, []
+    word = (opens_ms(attempt), attempt.closes_ms, end.outcome)
+    nodes = list(attempt.slots)
+    if word == attempt.told:
+        if not attempt.failed or now_ms < attempt.sent_ms + RESEND_MS:
+            return attempt, []
+        nodes = unanswered(attempt)
+    emits = [_release(job, attempt, attempt.slots[node], now_ms, unexplained=unexplained) for node in nodes]
+    return replace(attempt, told=word, sent_ms=now_ms), emits
+
+
+def unanswered(attempt: Attempt) -> list[str]:
+    """Return the nodes whose evidence is not known to be complete up to the end of the window."""
+    closes_ms = attempt.closes_ms
+    return [node for node in attempt.slots if node not in attempt.answers or attempt.answers[node].up_to_ms < closes_ms]
+
+
+def _release(job: JobRecord, attempt: Attempt, slot: Slot, now_ms: int, *, unexplained: bool) -> Emit:
+    end = attempt.end
+    assert end is not None
+    data = Released(
+        node=slot.node,
+        job_id=job.job_id,
+        attempt=attempt.attempt,
+        cluster=attempt.cluster or job.cluster,
+        at_ms=end.at_ms,
+        failed=attempt.failed,
+        started=attempt.started_ms is not None or end.outcome == "succeeded",
+        opens_ms=opens_ms(attempt),
+        closes_ms=attempt.closes_ms,
+        devices=slot.devices,
+        user=job.user,
+        image=job.image,
+        outcome=end.outcome,
+        unexplained=unexplained,
+    )
+    key = stable_id(job.job_id, attempt.attempt, slot.node, "released", data.opens_ms, data.closes_ms, now_ms)
+    return Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data)
+
+
+def lost(job: JobRecord, attempt: Attempt, loss: Loss, now_ms: int) -> tuple[Loss, list[Emit]]:
+    """Return the word to the nodes of a loss that the attempt survived, until they have answered."""
+    closes_ms = loss.at_ms + WINDOW_AFTER_MS
+    waiting = [s for s in loss.lost if s.node not in loss.answers]
+    if not waiting or (loss.sent_ms and now_ms < loss.sent_ms + RESEND_MS):
+        return loss, []
+    emits = []
+    for slot in waiting:
+        data = Released(
+            node=slot.node,
+            job_id=job.job_id,
+            attempt=attempt.attempt,
+            cluster=attempt.cluster or job.cluster,
+            at_ms=loss.at_ms,
+            failed=True,
+            started=True,
+            opens_ms=loss.at_ms - WINDOW_BEFORE_MS,
+            closes_ms=closes_ms,
+            loss=loss.number,
+            devices=slot.devices,
+            user=job.user,
+            image=job.image,
+            outcome="failed",
+            keeps=slot.node in attempt.slots,
+        )
+        key = stable_id(job.job_id, attempt.attempt, slot.node, "lost", loss.number, now_ms)
+        emits.append(Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data))
+    return replace(loss, sent_ms=now_ms), emits
