@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS job_facts
     source String,
     id String,
     time DateTime64(3, 'UTC'),
-    official UInt8,
+    official Bool,
     precedence UInt64,
     cluster LowCardinality(String),
     user LowCardinality(String),
@@ -96,10 +96,10 @@ SELECT
     argMaxIf(toNullable(time), precedence, fact = 'ended') AS ended_at,
     argMaxIf(outcome, precedence, fact = 'ended') AS outcome,
     -- The scheduler is right about the outcome, the launcher about how the process exited.
-    coalesce(argMaxIf(exit_code, precedence, official = 0), argMax(exit_code, precedence)) AS exit_code,
+    coalesce(argMaxIf(exit_code, precedence, NOT official), argMax(exit_code, precedence)) AS exit_code,
     if(
-        countIf(official = 0 AND signal != '') > 0,
-        argMaxIf(signal, precedence, official = 0 AND signal != ''),
+        countIf(NOT official AND signal != '') > 0,
+        argMaxIf(signal, precedence, NOT official AND signal != ''),
         argMaxIf(signal, precedence, signal != '')
     ) AS signal,
     argMaxIf(reason, precedence, fact = 'ended' AND reason != '') AS reason,
@@ -130,7 +130,7 @@ CREATE TABLE IF NOT EXISTS faults
     device String,                               -- everything said of it, as JSON
     detected_by LowCardinality(String),
     count UInt32,
-    synthetic UInt8,
+    synthetic Bool,
     process String,
     message String CODEC(ZSTD),
     boot_id String,
@@ -165,7 +165,7 @@ CREATE TABLE IF NOT EXISTS node_facts
     devices String,                              -- the inventory, as JSON
     action LowCardinality(String),
     actor String,
-    planned UInt8
+    planned Bool
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (node, fact);

@@ -110,7 +110,7 @@ CREATE TABLE IF NOT EXISTS node_states
     pool LowCardinality(String),
     gpus_total UInt32,
     gpus_allocatable UInt32,
-    planned UInt8,
+    planned Bool,
     cause LowCardinality(String),
     incident_id String,
     emitted DateTime64(3, 'UTC'),
