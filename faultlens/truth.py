@@ -1,0 +1,53 @@
+"""What is known to have made an attempt fail: one line of truth.jsonl for each failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from faultlens.errors import UsageError
+from faultlens.events import CauseClass, Data, Moment
+
+
+class Truth(Data, frozen=True):
+    """The true cause of one failure, or of one loss (`loss`) that an attempt survived.
+
+    `decidable` says whether somebody who sees every delivered event, and nothing else, could tell the class;
+    `why` says in words what happened and what gives it away. Without `node` no machine is to blame.
+    """
+
+    job_id: str
+    attempt: int
+    cause_class: CauseClass = msgspec.field(name="class")
+    code: str
+    decidable: bool
+    why: str
+    ended_at: Moment
+    started: bool
+    loss: int | None = None
+    node: str | None = None
+    device_index: int | None = None
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Truth)
+
+
+def truth_line(truth: Truth) -> bytes:
+    """Return the truth as one line of JSON, with its line end."""
+    return _ENCODER.encode(truth) + b"\n"
+
+
+def read_truths(path: Path) -> Iterator[Truth]:
+    """Yield the truths of a file, one a line; UsageError names the line that is none."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield _DECODER.decode(line)
+            except msgspec.DecodeError as error:
+                raise UsageError(f"{path}:{number}: not a line of truth: {error}") from None

@@ -1,0 +1,1 @@
+"""A simulated fleet: machines, jobs and what goes wrong, with the true cause of every failure."""

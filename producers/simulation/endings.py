@@ -1,0 +1,229 @@
+"""How an attempt dies, seen from the job: ranks that exit, echoes on their peers, and who reports the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from faultlens.clock import SECOND_MS, moment_of
+from faultlens.events import JobAlive, JobEnded, RankExited, Stalled
+from producers.simulation.chance import happens, pick, sample, span_ms
+from producers.simulation.model import Attempt, Blow, Node
+from producers.simulation.world import World
+
+# Of a big gang a launcher reports the first ranks and a sample.
+PEERS_REPORTED: Final = 11
+# Collectives give up after these times (seconds): the defaults of NCCL's watchdog and what people set.
+_COLLECTIVE_TIMEOUTS_S: Final = {480.0: 1, 600.0: 6, 1_200.0: 1, 1_800.0: 2}
+LONGEST_MS: Final = (1_800 + 300) * SECOND_MS
+# How often the rank that stands still says anything: one on a stuck device seldom, one that went its own way mostly.
+_STUCK_RANK_SPEAKS: Final = 0.5
+_WRONG_RANK_SPEAKS: Final = 0.9
+_REASONS_OF_RANKS: Final = frozenset({"oom_killed"})
+_ECHOES: Final = {"peer_lost": 60, "sigterm": 25, "peer_ib": 8, "silent": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When an attempt is over, and whether what its ranks printed gives the cause away. `reported`: an end comes."""
+
+    at_ms: int
+    text_tells: bool
+    tail: str | None = None
+    reported: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Exit:
+    rank: int
+    at_ms: int
+    exit_code: int | None
+    signal: int | None
+    tail: str | None = None
+    reason: str | None = None
+    first_ms: int | None = None
+
+
+def tell(world: World, attempt: Attempt, blow: Blow) -> Ending:
+    """Send what an attempt's ranks say of their end (its `ended` comes when it is over)."""
+    match blow.manner:
+        case "hang":
+            return _hang(world, attempt, blow)
+        case "node_lost":
+            return _node_lost(world, attempt, blow)
+        case "unreported":
+            return Ending(blow.at_ms, text_tells=False, reported=False)
+        case "killed":
+            return _killed(world, attempt, blow)
+        case "refused":
+            return Ending(blow.at_ms, text_tells=blow.text_tells)
+        case "crash":
+            return _crash(world, attempt, blow)
+
+
+def post_end(world: World, attempt: Attempt, at_ms: int, end: JobEnded, tail: str | None) -> None:
+    """Send the end: by the scheduler where there is one, by the launcher else, and now and then by both."""
+    rng = world.chances.lives
+    if attempt.scheduler is None:
+        world.delivery.post(attempt.teller, at_ms, _with_tail(end, tail))
+        return
+    if attempt.teller is not attempt.scheduler and happens(rng, world.mix.work.both_report):
+        outcome = "failed" if end.outcome in {"timed_out", "preempted", "cancelled"} else end.outcome
+        told = JobEnded(end.job_id, end.attempt, outcome, exit_code=end.exit_code, signal=end.signal, reason="Error")
+        world.delivery.post(attempt.teller, at_ms, _with_tail(told, tail))
+        at_ms, tail = at_ms + span_ms(rng, (0.5, 9.0)), None
+    shows_tail = attempt.teller is attempt.scheduler or happens(rng, 0.3)
+    world.delivery.post(attempt.scheduler, at_ms, _with_tail(end, tail if shows_tail else None))
+
+
+def _with_tail(end: JobEnded, tail: str | None) -> JobEnded:
+    return JobEnded(
+        end.job_id, end.attempt, end.outcome, exit_code=end.exit_code, signal=end.signal, reason=end.reason,
+        message=end.message, log_tail=tail, restarts_with_attempt=end.restarts_with_attempt,
+        preempted_by=end.preempted_by,
+    )  # fmt: skip
+
+
+def _crash(world: World, attempt: Attempt, blow: Blow) -> Ending:
+    rng = world.chances.lives
+    victims = _victims(world, attempt, blow)
+    first_ms = blow.at_ms + span_ms(rng, (0.05, 0.6))
+    last_ms = first_ms
+    shown: list[str] = []
+    for rank in victims:
+        gone = _victim_exit(world, attempt, blow, rank=rank, at_ms=first_ms + span_ms(rng, (0.2, 3.0)))
+        last_ms = max(last_ms, gone.at_ms)
+        if not world.delivery.evidence_lost(world.mix.evidence.text_lost):
+            _post(world, attempt, replace(gone, first_ms=first_ms))
+            shown.append(gone.tail or "")
+    last_ms, echoes = _echo(world, attempt, blow, victims, last_ms)
+    tail = rng.choice(shown + echoes[-1:]) if shown or echoes else None
+    return Ending(last_ms + span_ms(rng, (2.0, 25.0)), text_tells=bool(shown) and blow.text_tells, tail=tail)
+
+
+def _hang(world: World, attempt: Attempt, blow: Blow) -> Ending:
+    """One rank stands still; the others wait in a collective until its watchdog gives up."""
+    rng = world.chances.lives
+    if len(attempt.seats) == 1:
+        return _crash(world, attempt, blow)
+    timeout_ms = round(pick(rng, _COLLECTIVE_TIMEOUTS_S) * 1_000)
+    since_ms = blow.at_ms + span_ms(rng, (0.2, 6.0))
+    victims = _victims(world, attempt, blow)
+    _stall_signs(world, attempt, since_ms, since_ms + timeout_ms, victims)
+    last_ms = _give_up(world, attempt, victims, since_ms + timeout_ms, timeout_ms)
+    speaks = happens(rng, _STUCK_RANK_SPEAKS if blow.blamed else _WRONG_RANK_SPEAKS)
+    shown = speaks and not world.delivery.evidence_lost(world.mix.evidence.text_lost)
+    if shown:
+        last_ms += span_ms(rng, (0.5, 5.0))
+        _post(world, attempt, _victim_exit(world, attempt, blow, rank=victims[0], at_ms=last_ms))
+    return Ending(last_ms + span_ms(rng, (2.0, 20.0)), text_tells=shown and blow.text_tells)
+
+
+def _give_up(world: World, attempt: Attempt, victims: list[int], at_ms: int, timeout_ms: int) -> int:
+    """Send the exits of the ranks whose watchdog ended them; return the last one's time."""
+    rng = world.chances.lives
+    last_ms = at_ms
+    sequence = rng.randrange(500, 900_000)
+    stuck = [rank for rank in range(len(attempt.seats)) if rank not in victims] or victims
+    for rank in sample(rng, stuck, PEERS_REPORTED):
+        node, device = attempt.seats[rank]
+        known = {"seq": sequence, "timeout": timeout_ms, "over": timeout_ms + rng.randrange(5, 90)}
+        tail = world.texts.tail("watchdog", rank=rank, node=node.name, device=device, **known)
+        gone = _Exit(rank, at_ms + span_ms(rng, (0.1, 8.0)), 134, 6, tail)
+        last_ms = max(last_ms, gone.at_ms)
+        _post(world, attempt, gone)
+    return last_ms
+
+
+def _node_lost(world: World, attempt: Attempt, blow: Blow) -> Ending:
+    """The ranks of a node are gone without a word; its peers notice after a while."""
+    rng = world.chances.lives
+    lost = set(attempt.ranks_on(blow.node)) if blow.node else set()
+    survivors = [rank for rank in range(len(attempt.seats)) if rank not in lost]
+    last_ms = notice_ms = blow.at_ms + span_ms(rng, (10.0, 90.0))
+    for rank in sample(rng, survivors, PEERS_REPORTED):
+        exit_ms = notice_ms + span_ms(rng, (0.1, 20.0))
+        last_ms = max(last_ms, exit_ms)
+        peer = blow.node.name if blow.node else "peer"
+        _post(world, attempt, _peer_exit(world, attempt, rank=rank, at_ms=exit_ms, echo="peer_lost", peer=peer))
+    return Ending(max(last_ms, blow.at_ms + span_ms(rng, (60.0, 240.0))), text_tells=False)
+
+
+def _killed(world: World, attempt: Attempt, blow: Blow) -> Ending:
+    """Somebody ends the attempt from outside: every rank gets a signal."""
+    rng = world.chances.lives
+    last_ms = blow.at_ms
+    signal = blow.signal or 15
+    for rank in sample(rng, range(len(attempt.seats)), PEERS_REPORTED):
+        gone = _Exit(rank, blow.at_ms + span_ms(rng, (0.2, 15.0)), 128 + signal, signal)
+        last_ms = max(last_ms, gone.at_ms)
+        _post(world, attempt, gone)
+    return Ending(last_ms + span_ms(rng, (1.0, 30.0)), text_tells=blow.text_tells)
+
+
+def _victims(world: World, attempt: Attempt, blow: Blow) -> list[int]:
+    everyone = range(len(attempt.seats))
+    if blow.all_ranks:
+        return sample(world.chances.lives, everyone, PEERS_REPORTED + 1)
+    struck = attempt.ranks_on(blow.node, blow.device) if blow.node else []
+    return [world.chances.lives.choice(struck or list(everyone))]
+
+
+def _echo(world: World, attempt: Attempt, blow: Blow, victims: list[int], after_ms: int) -> tuple[int, list[str]]:
+    """Send the exits of the peers, which complain of the first one or are torn down; return the last time and texts."""
+    rng = world.chances.lives
+    peers = [] if blow.all_ranks else [rank for rank in range(len(attempt.seats)) if rank not in victims]
+    peer = attempt.seats[victims[0]][0].name
+    last_ms, texts = after_ms, []
+    for rank in sample(rng, peers, PEERS_REPORTED):
+        exit_ms = after_ms + span_ms(rng, (0.3, 12.0))
+        gone = _peer_exit(world, attempt, rank=rank, at_ms=exit_ms, echo=pick(rng, _ECHOES), peer=peer)
+        last_ms = max(last_ms, gone.at_ms)
+        texts += [gone.tail] if gone.tail else []
+        _post(world, attempt, gone)
+    return last_ms, texts
+
+
+def _stall_signs(world: World, attempt: Attempt, since_ms: int, until_ms: int, victims: list[int]) -> None:
+    """Some launchers have a flight recorder, which names the ranks that never came to the stuck collective."""
+    rng = world.chances.lives
+    if not happens(rng, 0.3):
+        return
+    stalled = Stalled(moment_of(since_ms + attempt.teller.clock_off_ms), tuple(victims))
+    interval_s = world.shape.interval_s
+    at_ms = since_ms + span_ms(rng, (60.0, 90.0))
+    while at_ms < until_ms:
+        world.delivery.post(attempt.teller, at_ms, JobAlive(attempt.job.id, attempt.number, interval_s, stalled))
+        at_ms += round(interval_s * 1_000)
+
+
+def _victim_exit(world: World, attempt: Attempt, blow: Blow, *, rank: int, at_ms: int) -> _Exit:
+    node, device = attempt.seats[rank]
+    tail = world.texts.tail(blow.texts, rank=rank, node=node.name, device=device, peer=_peer(attempt, node).name)
+    reason = blow.reason if blow.reason in _REASONS_OF_RANKS else None
+    return _Exit(rank, at_ms, blow.exit_code, blow.signal, tail, reason)
+
+
+def _peer_exit(world: World, attempt: Attempt, *, rank: int, at_ms: int, echo: str, peer: str) -> _Exit:
+    if echo in {"sigterm", "silent"}:
+        return _Exit(rank, at_ms, *((143, 15) if echo == "sigterm" else (1, None)))
+    node, device = attempt.seats[rank]
+    return _Exit(rank, at_ms, 1, None, world.texts.tail(echo, rank=rank, peer=peer, node=node.name, device=device))
+
+
+def _post(world: World, attempt: Attempt, gone: _Exit) -> None:
+    node, device = attempt.seats[gone.rank]
+    seen = gone.first_ms is not None and happens(world.chances.lives, 0.6)
+    first_error_at = moment_of(gone.first_ms + attempt.teller.clock_off_ms) if gone.first_ms and seen else None
+    world.delivery.post(
+        attempt.teller,
+        gone.at_ms,
+        RankExited(
+            attempt.job.id, attempt.number, gone.rank, node.name, device=device, exit_code=gone.exit_code,
+            signal=gone.signal, reason=gone.reason, first_error_at=first_error_at, log_tail=gone.tail,
+        ),
+    )  # fmt: skip
+
+
+def _peer(attempt: Attempt, node: Node) -> Node:
+    return next((other for other, _ in attempt.seats if other is not node), node)

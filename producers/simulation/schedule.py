@@ -1,0 +1,251 @@
+"""The life of jobs: submitted, given GPUs, running, over, tried again."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Final
+
+from faultlens.causes import class_of
+from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of
+from faultlens.events import JobAllocated, JobEnded, JobPending, JobStarted, JobSubmitted, Outcome
+from faultlens.truth import Truth
+from producers.simulation import endings, faults_of_users, running, starts
+from producers.simulation.chance import happens, span_ms, wait_ms
+from producers.simulation.model import CLUSTER, Attempt, Blow, Job, Node, Sender
+from producers.simulation.population import arrivals_per_day, draw_job
+from producers.simulation.world import World
+
+QUEUE_LIMIT: Final = 300
+_LOOK_AHEAD: Final = 40
+# A job at the head of the queue that waited this long stops smaller ones from overtaking it.
+_PATIENCE_MS: Final = 90 * MINUTE_MS
+_TELLS_PENDING_AFTER_MS: Final = 3 * MINUTE_MS
+_SLOTS_PER_PART: Final = 64
+_START_S: Final = (8.0, 120.0)
+_REQUEUE_S: Final = (15.0, 240.0)
+_ENDS_BEFORE_START: Final = 0.4
+_USUAL_REASON: Final = {"slurm": "NonZeroExitCode", "kubernetes": "Error", "launcher": "Error"}
+# An end that nobody reports is only seen after a while; near the end of the simulation it would not be.
+UNREPORTED_BEFORE_MS: Final = 2 * HOUR_MS
+
+
+class Schedule:
+    """Submits jobs, places them, and ends them; everything that strikes an attempt comes through `fail`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._queues: dict[str, deque[Job]] = {node.pool: deque() for node in world.fleet}
+        self._per_day = arrivals_per_day(world)
+
+    def open(self, at_ms: int) -> None:
+        """Let jobs come from now on."""
+        self._world.agenda.at(at_ms + wait_ms(self._world.chances.jobs, self._per_day), self._arrive)
+
+    def freed(self, node: Node, at_ms: int) -> None:
+        """Look at a node again whose GPUs or fitness for work changed."""
+        self._world.placement.changed(node)
+        self._dispatch(node.pool, at_ms)
+
+    def fail(self, attempt: Attempt, blow: Blow) -> bool:
+        """Let `blow` end an attempt, unless something has before; return whether it did."""
+        world = self._world
+        if attempt.over or attempt.doomed_ms is not None:
+            return False
+        attempt.doomed_ms = blow.at_ms
+        if blow.at_ms + endings.LONGEST_MS > world.quiet_from_ms:
+            return False
+        ending = endings.tell(world, attempt, blow)
+        world.told(_truth(attempt, blow, ending))
+        world.count("failures")
+        again = ending.reported and self._tries_again(attempt, blow)
+        end = _end_of(attempt, blow, again=again) if ending.reported else None
+        world.agenda.at(ending.at_ms, partial(self._over, attempt, end, ending.tail))
+        return True
+
+    def stop(self, attempt: Attempt, at_ms: int, outcome: Outcome, reason: str | None = None) -> None:
+        """End an attempt without a failure: it succeeded, or somebody cancelled it."""
+        if attempt.over or attempt.doomed_ms is not None:
+            return
+        attempt.doomed_ms = at_ms
+        code, signal = (0, None) if outcome == "succeeded" else (143, 15)
+        self._over(
+            attempt,
+            JobEnded(attempt.job.id, attempt.number, outcome, exit_code=code, signal=signal, reason=reason),
+            None,
+            at_ms,
+        )
+
+    def _arrive(self, at_ms: int) -> None:
+        world = self._world
+        if at_ms > world.shape.end_ms:
+            return
+        world.agenda.at(at_ms + wait_ms(world.chances.jobs, self._per_day), self._arrive)
+        job = draw_job(world, at_ms)
+        queue = self._queues[job.pool]
+        if len(queue) >= QUEUE_LIMIT:
+            world.count("turned away")
+            return
+        submitted = JobSubmitted(
+            job.id, CLUSTER, job.workload, job.gpus, job.nodes, user=job.user, team=job.team, name=job.name,
+            priority=job.priority, image=job.image, image_digest=job.image_digest,
+        )  # fmt: skip
+        world.delivery.post(self._speaker(job), at_ms, submitted)
+        queue.append(job)
+        self._dispatch(job.pool, at_ms)
+
+    def _dispatch(self, pool: str, at_ms: int) -> None:
+        queue = self._queues[pool]
+        if at_ms > self._world.shape.end_ms:
+            return
+        patient = not queue or at_ms - queue[0].queued_ms <= _PATIENCE_MS
+        waiting = [queue.popleft() for _ in range(min(_LOOK_AHEAD if patient else 1, len(queue)))]
+        queue.extendleft(reversed([job for job in waiting if not self._place(job, at_ms)]))
+
+    def _place(self, job: Job, at_ms: int) -> bool:
+        world = self._world
+        seats = world.placement.find(job.pool, job.gpus)
+        if seats is None:
+            self._tell_pending(job, at_ms)
+            return False
+        job.attempts += 1
+        scheduler = None if job.reporter == "launcher" else self._speaker(job)
+        attempt = Attempt(job, job.attempts, seats, self._teller(job, seats[0][0], scheduler), scheduler, at_ms)
+        attempt.safe_s = job.saved_s
+        for node, device in seats:
+            node.gpus[device].holder = attempt
+            node.holders[attempt] = None
+        for node in attempt.nodes():
+            world.placement.changed(node)
+        self._post_allocation(attempt, at_ms)
+        self._set_out(attempt, at_ms)
+        return True
+
+    def _set_out(self, attempt: Attempt, at_ms: int) -> None:
+        world = self._world
+        running.beat(world, attempt, at_ms + 1_000)
+        hindered = starts.hindrance(world, attempt, at_ms)
+        if hindered is not None:
+            world.agenda.at(hindered.at_ms, lambda _: self.fail(attempt, hindered))
+        else:
+            world.agenda.at(at_ms + span_ms(world.chances.lives, _START_S), partial(self._start, attempt))
+
+    def _start(self, attempt: Attempt, at_ms: int) -> None:
+        world, job = self._world, attempt.job
+        if attempt.over or attempt.doomed_ms is not None:
+            return
+        kind = world.happenings.user_faults.get(job.fate.fault)
+        at_start = kind is not None and kind.when == "start"
+        if at_start and happens(world.chances.lives, _ENDS_BEFORE_START):
+            self.fail(attempt, faults_of_users.user_blow(world, attempt, at_ms))
+            return
+        attempt.started_ms = at_ms
+        world.delivery.post(attempt.teller, at_ms, JobStarted(job.id, attempt.number))
+        running.begin(world, attempt, at_ms)
+        left_s = max(1.0, job.fate.at_s - job.saved_s)
+        fated_ms = (at_ms if at_start else attempt.first_step_ms) + round(left_s * 1_000)
+        world.agenda.at(fated_ms, partial(self._meet_fate, attempt))
+
+    def _meet_fate(self, attempt: Attempt, at_ms: int) -> None:
+        if attempt.over or attempt.doomed_ms is not None:
+            return
+        match attempt.job.fate.kind:
+            case "succeeds":
+                self.stop(attempt, at_ms, "succeeded")
+            case "cancelled":
+                self.stop(attempt, at_ms, "cancelled", "CANCELLED")
+            case "time_limit":
+                self.fail(attempt, faults_of_users.time_limit_blow(at_ms))
+            case "user_fault":
+                self.fail(attempt, faults_of_users.user_blow(self._world, attempt, at_ms))
+
+    def _over(self, attempt: Attempt, end: JobEnded | None, tail: str | None, at_ms: int) -> None:
+        world, job = self._world, attempt.job
+        attempt.over = True
+        if end is not None:
+            endings.post_end(world, attempt, at_ms, end, tail)
+        for node, device in attempt.seats:
+            node.gpus[device].holder = None
+            node.holders.pop(attempt, None)
+        if end is not None and end.restarts_with_attempt is not None:
+            job.saved_s = attempt.safe_s
+            job.restarts_left -= 1
+            world.agenda.at(at_ms + span_ms(world.chances.lives, _REQUEUE_S), partial(self._requeue, job))
+        for node in attempt.nodes():
+            world.placement.changed(node)
+            if node.when_empty is not None and not node.holders:
+                action, node.when_empty = node.when_empty, None
+                action(at_ms)
+        self._dispatch(job.pool, at_ms)
+
+    def _requeue(self, job: Job, at_ms: int) -> None:
+        job.queued_ms, job.told_pending = at_ms, False
+        self._queues[job.pool].appendleft(job)
+        self._dispatch(job.pool, at_ms)
+
+    def _tries_again(self, attempt: Attempt, blow: Blow) -> bool:
+        job = attempt.job
+        if job.restarts_left <= 0 or blow.outcome == "timed_out":
+            return False
+        return class_of(blow.code) != "user" or faults_of_users.comes_again(self._world, attempt)
+
+    def _tell_pending(self, job: Job, at_ms: int) -> None:
+        if job.told_pending or at_ms - job.queued_ms < _TELLS_PENDING_AFTER_MS or job.reporter == "launcher":
+            return
+        job.told_pending = True
+        reason = "Resources" if job.reporter == "slurm" else "Unschedulable"
+        pending = JobPending(job.id, reason, moment_of(job.queued_ms), attempt=job.attempts + 1)
+        self._world.delivery.post(self._speaker(job), at_ms, pending)
+
+    def _post_allocation(self, attempt: Attempt, at_ms: int) -> None:
+        job, slots = attempt.job, attempt.slots()
+        chunks = [slots[first : first + _SLOTS_PER_PART] for first in range(0, len(slots), _SLOTS_PER_PART)]
+        for part, chunk in enumerate(chunks, start=1):
+            parts = (part, len(chunks)) if len(chunks) > 1 else (None, None)
+            allocated = JobAllocated(
+                job.id, attempt.number, CLUSTER, chunk, user=job.user, image_digest=job.image_digest,
+                part=parts[0], parts=parts[1],
+            )  # fmt: skip
+            self._world.delivery.post(attempt.scheduler or attempt.teller, at_ms, allocated)
+
+    def _speaker(self, job: Job) -> Sender:
+        source = f"launcher/{job.id}" if job.reporter == "launcher" else f"bridge/{job.reporter}"
+        return Sender(source) if job.reporter == "launcher" else self._world.sender(source)
+
+    def _teller(self, job: Job, head: Node, scheduler: Sender | None) -> Sender:
+        """Who tells of an attempt's ranks: its launcher, on its first node, or a bridge that sees pods."""
+        if scheduler is not None and job.reporter == "kubernetes" and job.gpus <= self._world.shape.gpus_per_node:
+            return scheduler
+        return Sender(f"launcher/{job.id}", head.agent.clock_off_ms)
+
+
+def _end_of(attempt: Attempt, blow: Blow, *, again: bool) -> JobEnded:
+    reason, message = blow.reason, blow.message
+    if blow.manner == "node_lost" and blow.node is not None:
+        reason = reason or ("NODE_FAIL" if attempt.job.reporter == "slurm" else "NodeLost")
+        message = message or f"node {blow.node.name} not responding"
+    return JobEnded(
+        attempt.job.id,
+        attempt.number,
+        blow.outcome,
+        exit_code=blow.exit_code,
+        signal=blow.signal,
+        reason=reason or _USUAL_REASON[attempt.job.reporter],
+        message=message,
+        restarts_with_attempt=attempt.number + 1 if again else None,
+    )
+
+
+def _truth(attempt: Attempt, blow: Blow, ending: endings.Ending) -> Truth:
+    return Truth(
+        attempt.job.id,
+        attempt.number,
+        class_of(blow.code),
+        blow.code,
+        blow.tells or ending.text_tells,
+        blow.why,
+        moment_of(ending.at_ms),
+        attempt.started_ms is not None,
+        node=blow.node.name if blow.blamed and blow.node else None,
+        device_index=blow.device if blow.blamed else None,
+    )

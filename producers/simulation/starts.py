@@ -1,0 +1,58 @@
+"""What keeps an attempt that was given its GPUs from ever running."""
+
+from __future__ import annotations
+
+from faultlens.clock import SECOND_MS
+from producers.simulation.chance import happens, span_ms
+from producers.simulation.model import Attempt, Blow, Node
+from producers.simulation.tables import StartFailure
+from producers.simulation.world import World
+
+_GIVES_UP_S = (20.0, 150.0)
+# Devices are granted, then the start is tried: nothing fails sooner.
+_SOONEST_MS = 5 * SECOND_MS
+
+
+def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
+    """Return what keeps this attempt from starting, if anything does."""
+    gives_up_ms = at_ms + _SOONEST_MS + span_ms(world.chances.lives, _GIVES_UP_S)
+    for node in attempt.nodes():
+        if at_ms < node.swallows_until_ms:
+            return _refused(world, world.happenings.black_hole, gives_up_ms, node)
+    for incident in world.incidents:
+        reached = incident.kind.starting and not incident.nodes.isdisjoint(attempt.nodes())
+        if reached and happens(world.chances.luck, incident.kind.hits_starting):
+            return _refused(world, world.chances.luck.choice(incident.kind.starting), gives_up_ms, None)
+    own = _own_mistake(world, attempt)
+    if own is not None:
+        return _refused(world, own, gives_up_ms, None)
+    if happens(world.chances.luck, world.mix.start_failure):
+        node = attempt.seats[0][0]
+        return _refused(world, world.chances.luck.choice(world.happenings.start_failures), gives_up_ms, node)
+    return None
+
+
+def _own_mistake(world: World, attempt: Attempt) -> StartFailure | None:
+    kind = world.happenings.user_faults.get(attempt.job.fate.fault)
+    if kind is None or kind.when != "placed":
+        return None
+    return StartFailure(code=kind.code, why=kind.why, reason=kind.reason or "", messages=(kind.message or "",))
+
+
+def _refused(world: World, failure: StartFailure, at_ms: int, node: Node | None) -> Blow:
+    message = world.texts.line(world.chances.luck.choice(failure.messages), node=node.name if node else "node")
+    return Blow(
+        at_ms,
+        failure.code,
+        failure.why,
+        "refused",
+        "noise",
+        tells=True,
+        text_tells=True,
+        node=node,
+        blamed=node is not None,
+        outcome="never_started",
+        exit_code=None,
+        reason=failure.reason,
+        message=message,
+    )
