@@ -145,10 +145,14 @@ def placed(event: Event, *, arrived_ms: int, clock_ms: int) -> Event:
 
 def _shifted(event: Event, by_ms: int) -> Event:
     """Return the event with all times of its sender's clock moved, marked as skewed."""
+    time_ms = event.time_ms + by_ms
     sent_ms = None if event.sent_ms is None else event.sent_ms + by_ms
-    return replace(
-        event, time_ms=event.time_ms + by_ms, sent_ms=sent_ms, data=_shifted_data(event.data, by_ms), skewed=True
-    )
+    try:
+        moment_of(time_ms)
+        data = _shifted_data(event.data, by_ms)
+    except OverflowError:
+        raise InvalidEventError("bad_value", f"time, corrected by {by_ms} ms for senttime, is no date") from None
+    return replace(event, time_ms=time_ms, sent_ms=sent_ms, data=data, skewed=True)
 
 
 def _shifted_data(data: Data, by_ms: int) -> Data:
