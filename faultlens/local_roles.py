@@ -13,18 +13,22 @@ from streams.attribution import load_precision
 from streams.fleet_context import FleetContextProcessor
 from streams.job_lifecycle import JobLifecycleProcessor
 from streams.node_health import NodeHealthProcessor
-from streams.processor import Processor
+from streams.objectives import ObjectivesProcessor
 from streams.runtime.records import Role
 
 
 def build_roles(catalogue: Catalogue, signatures: SignatureSet, objectives: Objectives) -> list[Role]:
-    """Return the roles in the order in which they are fed when several read the same record, and ended."""
-    processors: list[Processor] = [
-        FleetContextProcessor(),
-        NodeHealthProcessor(catalogue),
-        JobLifecycleProcessor(signatures, load_precision(), f"{catalogue.version}, {signatures.version}"),
+    """Return the roles in the order in which they take a record that several read, and in which they end."""
+    node = NodeHealthProcessor(catalogue)
+    job = JobLifecycleProcessor(signatures, load_precision(), catalogue.version)
+    fleet = FleetContextProcessor()
+    slo = ObjectivesProcessor(objectives)
+    return [
+        Role(node, (*node.topics, CONTEXT)),
+        Role(job, (*job.topics, CONTEXT)),
+        Role(fleet, fleet.topics),
+        Role(slo, slo.topics),
     ]
-    return [Role(processor, (*processor.topics, CONTEXT)) for processor in processors]
 
 
 def load_roles(
