@@ -1,0 +1,74 @@
+"""From counters to where an objective stands: attainment, budget, burn rates, bounds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faultlens.budget import attained, budget_remaining, burn_rate
+from faultlens.clock import DAY_MS, HOUR_MS, SECOND_MS
+from faultlens.events import Bounds, SloScope, SloStatus
+from faultlens.objectives import Objective, iso_duration
+from streams.objectives.counters import Counters, Figures, figures, loads, window_start_ms
+
+# Objectives of time: kept in whole milliseconds, told in seconds.
+OF_TIME: Final = frozenset({"node_availability", "gpu_availability", "goodput", "serving_capacity", "coverage"})
+# Burn rates are told for these windows whatever an objective's tiers are.
+ALWAYS_MS: Final = (HOUR_MS, 6 * HOUR_MS, DAY_MS, 3 * DAY_MS)
+
+
+def burn_windows_ms(objective: Objective) -> tuple[int, ...]:
+    """Return the windows over which burn rates are told, shortest first."""
+    return tuple(sorted({*ALWAYS_MS, *objective.burn_windows_ms}))
+
+
+def status_of(counters: Counters, objective: Objective, now_ms: int) -> SloStatus:
+    """Return where the objective stands in the counters' scope at `now_ms`."""
+    whole = figures(counters)
+    unit = SECOND_MS if objective.name in OF_TIME else 1
+    return SloStatus(
+        objective=counters.objective,  # type: ignore[arg-type] # checked by who looked it up
+        scope=SloScope(counters.cluster, counters.pool, counters.team, counters.workload),
+        window=iso_duration(objective.window_ms),
+        unit=objective.unit,
+        good=whole.good / unit,
+        total=whole.total / unit,
+        attained=attained(whole.good, whole.total),
+        target=objective.target,
+        budget_remaining=budget_remaining(whole.good, whole.total, objective.target),
+        burn=burns(counters, objective, now_ms),
+        by_cause={name: amount / unit for name, amount in whole.by_cause.items()},
+        bounds=bounds_of(whole),
+    )
+
+
+def burns(counters: Counters, objective: Objective, now_ms: int) -> dict[str, float]:
+    """Return the burn rate for each window, in whole minutes, or hours where the window is longer than six."""
+    windows = burn_windows_ms(objective)
+    told = loads(counters, window_start_ms(now_ms, windows[-1]))
+    per_hour = _told_per_hour(told, now_ms) if objective.name in OF_TIME else 0
+    rates = {}
+    for window_ms in windows:
+        start_ms = window_start_ms(now_ms, window_ms)
+        total = sum(total for begin, total, _ in told if begin >= start_ms)
+        bad = sum(bad for begin, _, bad in told if begin >= start_ms)
+        rates[iso_duration(window_ms)] = burn_rate(bad, max(total, per_hour * window_ms // HOUR_MS), objective.target)
+    return rates
+
+
+def _told_per_hour(told: list[tuple[int, int, int]], now_ms: int) -> int:
+    """Return the total of the fuller of the last two full hours.
+
+    A node's change is told at once and its quiet time at the hour's end: without this one node's trouble would be
+    measured against itself alone until then. Of time that nobody has told of yet the last hours are the measure.
+    """
+    hour_ms = now_ms // HOUR_MS * HOUR_MS
+    ends = (hour_ms, hour_ms - HOUR_MS)
+    return max(sum(total for begin, total, _ in told if end - HOUR_MS <= begin < end) for end in ends)
+
+
+def bounds_of(figures: Figures) -> Bounds | None:
+    """Return attainment if everything assumed were bad, and if nothing of it were; None when there is nothing."""
+    worst, best = figures.total + figures.assumed_out, figures.total - figures.assumed_bad
+    if worst <= 0:
+        return None
+    return Bounds(figures.good / worst, figures.good / best if best > 0 else 1.0)
