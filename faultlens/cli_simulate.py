@@ -18,12 +18,19 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 
 from faultlens.clock import DAY_MS, parse_moment
 from faultlens.errors import UsageError, WorldError
-from faultlens.truth import Truth, truth_line
+from faultlens.store import open_store
+from faultlens.truth import Truth, read_truths, truth_line
+from faultlens.version import program_version
 from producers.simulation.simulate import simulate as run
 from producers.simulation.tables import load_happenings, load_mix
 from producers.simulation.world import Shape, World
+from slo import score_text
+from slo.scoring import Score, Verdict
+from slo.scoring import score as measure
+from slo.verdicts import verdicts_of_directory, verdicts_of_store
 
 STDOUT: Final = "-"
+EXIT_BAD_ANSWER: Final = 1
 EVENTS_FILE: Final = "events.jsonl.zst"
 TRUTH_FILE: Final = "truth.jsonl"
 DEFAULT_START: Final = "2026-11-30T00:00:00Z"
@@ -64,6 +71,59 @@ def simulate(  # noqa: PLR0913 - one parameter for each option of the command
         "out": out,
     }
     typer.echo(json.dumps(summary) if as_json else _sentence(summary))
+
+
+def score(
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="truth.jsonl of a simulation, or of your own labels.")],
+    answers: Annotated[
+        str, typer.Argument(metavar="DIR|STORE", help="What `replay --out` wrote, or the store that it filled.")
+    ],
+    *,
+    by_rule: Annotated[bool, typer.Option("--by-rule", help="Also show how often each rule was right.")] = False,
+    calibrate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the measured precision of rules there, as YAML.")
+    ] = None,
+    origin: Annotated[
+        str, typer.Option(metavar="TEXT", help="Where the truth comes from, for --calibrate: seeds, mix.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Compare verdicts with the truth; ends with 1 if a failure has no final verdict."""
+    measured = measure(_truths(truth), _verdicts(answers))
+    if calibrate is not None:
+        _calibrate(calibrate, measured, origin or str(truth))
+    if as_json:
+        typer.echo(json.dumps(score_text.as_json(measured), indent=2))
+    else:
+        typer.echo(score_text.as_text(measured))
+        if by_rule:
+            typer.echo(score_text.rules_as_text(measured.by_rule))
+    if measured.unsettled:
+        raise typer.Exit(EXIT_BAD_ANSWER)
+
+
+def _truths(path: Path) -> list[Truth]:
+    try:
+        return list(read_truths(path))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _verdicts(answers: str) -> list[Verdict]:
+    if "://" not in answers:
+        return verdicts_of_directory(Path(answers))
+    with open_store(answers) as store:
+        return verdicts_of_store(store)
+
+
+def _calibrate(path: Path, measured: Score, origin: str) -> None:
+    table = score_text.precision_table(
+        measured.by_rule, {"truth": origin, "failures": measured.failures, "faultlens": program_version()}
+    )
+    try:
+        path.write_text(table, "utf-8")
+    except OSError as error:
+        raise WorldError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _sentence(summary: dict[str, object]) -> str:
@@ -143,4 +203,5 @@ def _progress(shape: Shape) -> Iterator[Watch]:
 if __name__ == "__main__":
     app = typer.Typer(pretty_exceptions_enable=False, no_args_is_help=True)
     app.command()(simulate)
+    app.command()(score)
     app()
