@@ -41,10 +41,10 @@ def assemble(document: YamlDocument, file: CatalogueFile, families: Families) ->
     result = Assembled([], [])
     for index, entry in enumerate(file.entries):
         try:
-            fields = _completed(entry, file)
+            judgement = _judgement(_completed(entry, file))
             where = _places(entry, document, index, families, file.vendor)
             result.entries.extend(
-                ((kind, code), Placed(place, _judgement(kind, code, place, entry, fields)))
+                ((kind, code), Placed(place, _named(judgement, kind, code, place, entry)))
                 for kind, code, place in _spelt_out(entry, file.kind, where)
             )
         except _EntryError as error:
@@ -108,7 +108,7 @@ def _families(entry: Entry, families: Families, vendor: str | None) -> frozenset
         return (everyone or families.expand(families.names())) - families.expand(entry.families_except)
     except KeyError as error:
         known = ", ".join(families.names())
-        raise _EntryError(f"unknown family or generation {error.args[0]}; known are: {known}") from None
+        raise _EntryError(f"unknown family or generation {error.args[0]!r}; known are {known}") from None
 
 
 def _spelt_out(entry: Entry, file_kind: str | None, where: list[Where]) -> Iterator[tuple[str, str, Where]]:
@@ -120,12 +120,15 @@ def _spelt_out(entry: Entry, file_kind: str | None, where: list[Where]) -> Itera
             yield kind, code, place
 
 
-def _judgement(kind: str, code: str, where: Where, entry: Entry, fields: Fields) -> Judgement:
-    named = {
-        "entry": _entry_id(kind, code, where, entry),
-        "known": fields.role != "unexpected" and code != ANY_CODE,
-    }
-    return msgspec.convert(named | _patch(fields, source=str(fields.source)), Judgement)
+def _judgement(fields: Fields) -> Judgement:
+    """What an entry says, without the names of its codes."""
+    unnamed = {"entry": "", "known": fields.role != "unexpected"}
+    return msgspec.convert(unnamed | _patch(fields, source=str(fields.source)), Judgement)
+
+
+def _named(judgement: Judgement, kind: str, code: str, where: Where, entry: Entry) -> Judgement:
+    known = judgement.known and code != ANY_CODE
+    return msgspec.structs.replace(judgement, entry=_entry_id(kind, code, where, entry), known=known)
 
 
 def _patch(fields: Fields, *, source: str) -> dict[str, object]:

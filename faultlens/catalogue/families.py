@@ -71,8 +71,10 @@ class Families:
                 found.update(self.generations[name].families)
             elif of_vendor:
                 found.update(of_vendor)
-            else:
+            elif name.upper() in self._by_upper:
                 found.add(self._by_upper[name.upper()])
+            else:
+                raise KeyError(name)
         return frozenset(found)
 
     def of_vendor(self, vendor: str) -> tuple[str, ...]:

@@ -57,9 +57,11 @@ def defaults(shelf: Shelf[Judgement], where: Path) -> Iterator[Problem]:
 
 def references(shelf: Shelf[Judgement]) -> Iterator[Problem]:
     """Codes and checks that entries name and that are not there, or yield to and that are never a root."""
-    for _, _, placed in shelf.all():
-        for text in _reference_problems(shelf, placed.content):
-            yield Problem(placed.where.path, placed.where.line, f"{placed.content.entry}: {text}")
+    # The codes of one entry name the same others: it is looked at once.
+    written = {(entry.where.path, entry.where.line): entry for _, _, entry in shelf.all()}
+    for entry in written.values():
+        for text in _reference_problems(shelf, entry.content):
+            yield Problem(entry.where.path, entry.where.line, f"{entry.content.entry}: {text}")
 
 
 def unknown_subcodes(shelf: Shelf[Judgement], subcodes: Iterable[str], where: Path) -> list[Problem]:

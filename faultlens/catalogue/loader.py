@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -51,24 +52,42 @@ def load_catalogue(site_dirs: Sequence[Path] = (), *, shipped_dir: Path = SHIPPE
 
     Raises `CatalogueError` with every problem: unknown words, gaps, overlaps, a site's entry without reason and date.
     """
-    families = Families(_read(shipped_dir / FAMILIES_FILE, FamiliesFile).generations)
-    reading = Reading(
-        recovery=Recovery(_read(shipped_dir / RECOVERY_FILE, RecoveryFile)),
-        nvlink5=_read(shipped_dir / DECODE_FILE, DecodeFile),
-    )
-    others = _read(shipped_dir / OTHERS_FILE, Others)
-    shipped = _shipped_shelf(shipped_dir, families)
-    problems = integrity.unknown_subcodes(shipped, reading.nvlink5.subcodes(), shipped_dir / DECODE_FILE)
+    ours = _shipped(shipped_dir)
+    problems: list[Problem] = []
     site: list[Shelf[Patch]] = []
     digest = hashlib.sha256()
     for directory in site_dirs:
-        shelf, found = _site_shelf(directory, families, shipped, digest)
+        shelf, found = _site_shelf(directory, ours, digest)
         site.append(shelf)
         problems += found
     if problems:
         raise CatalogueError(problems)
     laid_over = Site(tuple(site), digest.hexdigest()[:8] if site else "")
-    return Catalogue(families=families, shipped=shipped, reading=reading, others=others, site=laid_over)
+    return Catalogue(
+        families=ours.families, shipped=ours.shelf, reading=ours.reading, others=ours.others, site=laid_over
+    )
+
+
+class _Shipped(NamedTuple):
+    families: Families
+    reading: Reading
+    others: Others
+    shelf: Shelf[Judgement]
+
+
+@lru_cache(maxsize=1)  # the files of the package do not change while it runs
+def _shipped(directory: Path) -> _Shipped:
+    families = Families(_read(directory / FAMILIES_FILE, FamiliesFile).generations)
+    reading = Reading(
+        recovery=Recovery(_read(directory / RECOVERY_FILE, RecoveryFile)),
+        nvlink5=_read(directory / DECODE_FILE, DecodeFile),
+    )
+    others = _read(directory / OTHERS_FILE, Others)
+    shelf = _shipped_shelf(directory, families)
+    problems = integrity.unknown_subcodes(shelf, reading.nvlink5.subcodes(), directory / DECODE_FILE)
+    if problems:
+        raise CatalogueError(problems)
+    return _Shipped(families, reading, others, shelf)
 
 
 def _read(path: Path, model: type[_Model]) -> _Model:
@@ -133,11 +152,11 @@ def _site_shelf(
         if isinstance(file, list):
             problems += file
             continue
-        assembled = assemble_site(document, file, families)
+        assembled = assemble_site(document, file, ours.families)
         entries += assembled.entries
         problems += assembled.problems
     shelf = Shelf(entries)
-    return shelf, [*problems, *integrity.overlaps(shelf), *_site_problems(shelf, shipped)]
+    return shelf, [*problems, *integrity.overlaps(shelf), *_site_problems(shelf, ours.shelf)]
 
 
 def _site_problems(shelf: Shelf[Patch], shipped: Shelf[Judgement]) -> list[Problem]:

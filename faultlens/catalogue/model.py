@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -18,6 +18,7 @@ ANY_CODE: Final = "*"
 """The entry of a kind (or, as `component:<name>`, of a component's checks) for codes that have none of their own."""
 
 RANGE_LIMIT: Final = 2000
+_Item = TypeVar("_Item")
 _RANGE: Final = re.compile(r"^(\d{1,6})-(\d{1,6})$")
 
 
@@ -50,6 +51,13 @@ def _codes_of(item: object) -> list[str]:
     return [str(code) for code in range(first, last + 1)]
 
 
+def _not_empty(items: tuple[_Item, ...]) -> tuple[_Item, ...]:
+    # Not `min_length`, which complains of emptiness once more when an item is wrong.
+    if not items:
+        raise ValueError("must not be empty")
+    return items
+
+
 _Kind = Annotated[str, AfterValidator(_known_kind)]
 _Cause = Annotated[str, AfterValidator(_known_cause)]
 _Text = Annotated[str, StringConstraints(min_length=3, max_length=400)]
@@ -58,6 +66,7 @@ _Subcode = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+(/[a-z0-9_]+)*$
 _Ref = Annotated[str, StringConstraints(pattern=r"^[a-z_]+:[a-z0-9_]+$", max_length=80)]
 _Clears = Annotated[str, StringConstraints(pattern=r"^(boot|remediation|once|check:([a-z0-9_]+|\*))$")]
 _Branch = Annotated[int, Field(ge=100, le=9999)]
+_NotEmpty = AfterValidator(_not_empty)
 
 
 class Strict(BaseModel):
@@ -91,7 +100,7 @@ class Fields(Strict):
     fatal_to_job: bool | None = None
     scope: Scope | None = None
     acts_late: bool | None = None
-    clears: tuple[_Clears, ...] | None = Field(default=None, min_length=1)
+    clears: Annotated[tuple[_Clears, ...], _NotEmpty] | None = None
     boot_phase_s: Annotated[int, Field(ge=0, le=3600)] | None = None
     companions: tuple[_Ref, ...] | None = None
     yields_to: tuple[_Ref, ...] | None = None
@@ -123,10 +132,10 @@ class Entry(Fields):
     """One entry: for which codes, sub-codes, families and driver branches its fields hold."""
 
     kind: _Kind | None = None
-    codes: Annotated[tuple[_Code, ...], Field(min_length=1)]
+    codes: Annotated[tuple[_Code, ...], _NotEmpty]
     subcodes: tuple[_Subcode, ...] = ()
-    families: tuple[str, ...] | None = Field(default=None, min_length=1)
-    families_except: tuple[str, ...] | None = Field(default=None, min_length=1)
+    families: Annotated[tuple[str, ...], _NotEmpty] | None = None
+    families_except: Annotated[tuple[str, ...], _NotEmpty] | None = None
     drivers: DriverRange | None = None
     profile: str | None = None
 
@@ -149,7 +158,7 @@ class CatalogueFile(Strict):
     vendor: Literal["nvidia", "amd", "aws"] | None = None
     source: _Text
     profiles: dict[str, Fields] = {}
-    entries: tuple[Entry, ...] = Field(min_length=1)
+    entries: Annotated[tuple[Entry, ...], _NotEmpty]
 
 
 class SiteEntry(Entry):
@@ -169,4 +178,4 @@ class SiteFile(Strict):
     """A file of a site's catalogue directory."""
 
     kind: _Kind | None = None
-    entries: tuple[SiteEntry, ...] = Field(min_length=1)
+    entries: Annotated[tuple[SiteEntry, ...], _NotEmpty]
