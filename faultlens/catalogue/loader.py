@@ -132,9 +132,7 @@ def _shipped_shelf(directory: Path, families: Families) -> Shelf[Judgement]:
     return shelf
 
 
-def _site_shelf(
-    directory: Path, families: Families, shipped: Shelf[Judgement], digest: hashlib._Hash
-) -> tuple[Shelf[Patch], list[Problem]]:
+def _site_shelf(directory: Path, ours: _Shipped, digest: hashlib._Hash) -> tuple[Shelf[Patch], list[Problem]]:
     paths = sorted(directory.glob("*.yaml")) if directory.is_dir() else []
     if not 0 < len(paths) <= SITE_FILES_LIMIT:
         text = f"holds {len(paths)} catalogue files (*.yaml), expected 1 to {SITE_FILES_LIMIT}: give their directory"
