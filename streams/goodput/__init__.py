@@ -20,6 +20,7 @@ from streams.goodput.model import Interval, Ledger, Pace
 from streams.goodput.questions import (
     last_progress_ms,
     normal_step_ms,
+    recent_slowdown,
     since_checkpoint,
     stalled_since,
     steps_after,
@@ -52,6 +53,7 @@ __all__ = [
     "on_stalled",
     "on_started",
     "open_ledger",
+    "recent_slowdown",
     "reopen",
     "rested",
     "since_checkpoint",

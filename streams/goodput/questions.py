@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from statistics import median
 
 from faultlens.clock import SECOND_MS
 from streams.goodput.laying import interval_of, stall_after_ms
 from streams.goodput.legs import Leg, keeps_of, view_of
-from streams.goodput.model import Ledger
+from streams.goodput.model import MIN_SAMPLES, Ledger
 from streams.goodput.tiling import intervals, latest_ms, pace_now
 
 
@@ -68,6 +69,24 @@ def normal_step_ms(ledger: Ledger) -> float | None:
     """Return the median time of a step on as many GPUs as the attempt has now; None before five are known."""
     pace = pace_now(ledger)
     return None if pace is None else pace.median_ms
+
+
+def recent_slowdown(ledger: Ledger) -> float | None:
+    """Return how many times as long the newest five steps took as the earlier ones; None before ten are known.
+
+    Only steps on as many GPUs as the attempt has now are compared.
+    """
+    view = view_of(ledger, latest_ms(ledger))
+    gpus, each = view.sizes[-1].gpus, list[float]()
+    for leg in view.legs:
+        for before, mark in pairwise(leg.marks):
+            if view.gpus_at(before.at_ms) == gpus and view.resized(before.at_ms, mark.at_ms) is None:
+                free_ms = sum(stop - start for start, stop in view.free(before.at_ms, mark.at_ms))
+                each.append(free_ms / (mark.step - before.step))
+    if len(each) < 2 * MIN_SAMPLES:
+        return None
+    earlier = median(each[:-MIN_SAMPLES])
+    return median(each[-MIN_SAMPLES:]) / earlier if earlier > 0 else None
 
 
 def stalled_since(ledger: Ledger, now_ms: int) -> int | None:
