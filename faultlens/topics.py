@@ -39,6 +39,7 @@ REMEDIATION_RESULTS: Final = "remediation-results"
 ATTRIBUTIONS: Final = "attributions"
 NODE_STATES: Final = "node-states"
 GOODPUT: Final = "goodput"
+FLEET_TIME: Final = "fleet-time"
 SLO_STATUS: Final = "slo-status"
 FINDINGS: Final = "findings"
 INCIDENTS: Final = "incidents"
@@ -60,7 +61,8 @@ TOPICS: Final[dict[str, Topic]] = {
         Topic(REMEDIATION_RESULTS, "input", "cluster", "What became of commands, from actuators."),
         Topic(ATTRIBUTIONS, "output", "job_id", "The verdict on every failed attempt, with its revisions.", 400),
         Topic(NODE_STATES, "output", "node", "The state that a node is in since a time.", 400),
-        Topic(GOODPUT, "output", "job_id", "What allocated GPU time, and the fleet's, was spent on.", 400),
+        Topic(GOODPUT, "output", "job_id", "What the allocated GPU time of attempts was spent on.", 400),
+        Topic(FLEET_TIME, "output", "cluster", "What the fleet's GPU time was used for, hour by hour.", 400),
         Topic(SLO_STATUS, "output", "objective", "Where each objective stands.", 400),
         Topic(FINDINGS, "output", "job_id", "Trouble of jobs that have not failed.", 400),
         Topic(INCIDENTS, "output", "cluster", "One record per change of a root cause's incident.", 400),
@@ -100,7 +102,7 @@ TYPES: Final[dict[str, EventType]] = {
         EventType("faultlens.job.attributed.v1", ATTRIBUTIONS, events.JobAttributed, "job_id"),
         EventType("faultlens.node.state.v1", NODE_STATES, events.NodeState, "node"),
         EventType("faultlens.job.time.v1", GOODPUT, events.JobTime, "job_id"),
-        EventType("faultlens.fleet.time.v1", GOODPUT, events.FleetTime, "cluster"),
+        EventType("faultlens.fleet.time.v1", FLEET_TIME, events.FleetTime, "cluster"),
         EventType("faultlens.slo.status.v1", SLO_STATUS, events.SloStatus, "objective"),
         EventType("faultlens.job.finding.v1", FINDINGS, events.JobFinding, "job_id"),
         EventType("faultlens.incident.v1", INCIDENTS, events.Incident, "cluster"),

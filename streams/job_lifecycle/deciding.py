@@ -56,16 +56,17 @@ class Judge:
         if decision is None or decision.withdrawn:
             return attempt, _NO_EMITS
         verdict = replace(decision.verdict, revision=decision.verdict.revision + 1, status="withdrawn")
-        withdrawn = Decision(verdict, finalised=decision.finalised, withdrawn=True)
+        withdrawn = Decision(verdict, final_once=decision.final_once, withdrawn=True)
         return replace(attempt, decision=withdrawn), [_published(verdict, now_ms)]
 
     def _final(self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int) -> tuple[Attempt, list[Emit]]:
         """Return the attempt with its final verdict, which rests on what had arrived when the window closed."""
         facts = facts_of(job, attempt, context, by_ms=attempt.closes_ms)
         before = attempt.decision
-        status: Status = "amended" if before is not None and before.finalised else "final"
+        status: Status = "amended" if before is not None and before.final_once else "final"
         verdict = self._verdict(job, attempt, facts, status, before)
-        return replace(attempt, decision=Decision(verdict, finalised=True)), [_published(verdict, now_ms)]
+        decision = Decision(verdict, finalised=True, final_once=True)
+        return replace(attempt, decision=decision), [_published(verdict, now_ms)]
 
     def _revised(self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int) -> tuple[Attempt, list[Emit]]:
         """Return the attempt with a new revision if what is known by now changes the answer."""
@@ -77,8 +78,8 @@ class Judge:
         verdict = self._verdict(job, attempt, facts, "amended" if settled else "provisional", before)
         if before is not None and not before.withdrawn and _same(before.verdict, verdict):
             return attempt, _NO_EMITS
-        finalised = before is not None and before.finalised
-        return replace(attempt, decision=Decision(verdict, finalised=finalised)), [_published(verdict, now_ms)]
+        decision = Decision(verdict, finalised=settled, final_once=before is not None and before.final_once)
+        return replace(attempt, decision=decision), [_published(verdict, now_ms)]
 
     def _verdict(
         self, job: JobRecord, attempt: Attempt, facts: Facts, status: Status, before: Decision | None
@@ -131,9 +132,8 @@ class Judge:
             if decision is None or decision.withdrawn:
                 return loss, _NO_EMITS
             verdict = replace(decision.verdict, revision=decision.verdict.revision + 1, status="withdrawn")
-            return replace(loss, decision=Decision(verdict, decision.finalised, withdrawn=True)), [
-                _published(verdict, now_ms)
-            ]
+            withdrawn = Decision(verdict, final_once=decision.final_once, withdrawn=True)
+            return replace(loss, decision=withdrawn), [_published(verdict, now_ms)]
         answered = all(slot.node in loss.answers for slot in loss.lost)
         emits: list[Emit] = []
         if (decision is None or not decision.finalised) and answered and now_ms >= closes_ms:
@@ -154,7 +154,7 @@ class Judge:
         if status != "final" and before is not None and _same(before.verdict, verdict):
             return loss, _NO_EMITS
         finalised = status == "final" or (before is not None and before.finalised)
-        return replace(loss, decision=Decision(verdict, finalised)), [_published(verdict, now_ms)]
+        return replace(loss, decision=Decision(verdict, finalised, final_once=finalised)), [_published(verdict, now_ms)]
 
 
 def _settled(attempt: Attempt) -> bool:

@@ -81,6 +81,8 @@ class JobLifecycleProcessor:
             new = [slot for node, slot in attempt.slots.items() if before.slots.get(node) != slot]
             emits += telling.held(job, attempt, new, now_ms)
             attempt = replace(attempt, told=None) if new else attempt
+        if before.closed is not None and attempt.closed is None and attempt.end is None:
+            emits += telling.held(job, attempt, list(attempt.slots.values()), now_ms)
         if before.allocated_ms is None and attempt.allocated_ms is not None:
             emits += bookkeeping.queued(job, attempt, now_ms)
         if isinstance(event.data, JobCheckpoint):

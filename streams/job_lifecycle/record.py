@@ -54,10 +54,15 @@ class Label(Struct, frozen=True, gc=False):
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """The verdict in force on an attempt or a loss: the newest revision, and whether a final one was written."""
+    """The verdict on an attempt or a loss: its newest revision.
+
+    `finalised`: the end in force has had its verdict after the window; `final_once`: a final one was ever written, so
+    that another can only be an amended one.
+    """
 
     verdict: JobAttributed
     finalised: bool = False
+    final_once: bool = False
     withdrawn: bool = False
 
 
@@ -128,8 +133,10 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     @property
     def closes_ms(self) -> int:
         """When the evidence window closes: five minutes after the end, of two reported ends the later."""
-        ends = [end.at_ms for end in self.ends.values()] or ([self.closed.at_ms] if self.closed else [])
-        return max(ends, default=0) + WINDOW_AFTER_MS
+        if not self.ends and self.closed is not None:
+            # What made us close it may have come long after its reporters' last word.
+            return max(self.closed.at_ms + WINDOW_AFTER_MS, self.closed.arrived_ms)
+        return max((end.at_ms for end in self.ends.values()), default=0) + WINDOW_AFTER_MS
 
     @property
     def gpus(self) -> int:

@@ -214,8 +214,10 @@ class NodeHealthProcessor:
         emits = routing.news(record, "reallocated", held.since_ms, now_ms, routing.overlapping(record, held))
         if record.cluster == "":
             record = replace(record, cluster=held.cluster)
-        if any(holding_key(r.job_id, r.attempt) == key and r.loss is None for r in record.released):
-            return record, emits
+        # An end that was concluded and taken back: the attempt holds the node again.
+        kept = tuple(r for r in record.released if holding_key(r.job_id, r.attempt) != key or r.loss is not None)
+        due = tuple(r for r in record.answers_due if holding_key(r.job_id, r.attempt) != key or r.loss is not None)
+        record = replace(record, released=kept, answers_due=due)
         overflow = 0 if key in record.held or len(record.held) < HELD_MAX else 1
         if not overflow:
             record = replace(record, held={**record.held, key: held})

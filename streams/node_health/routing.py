@@ -19,7 +19,6 @@ from streams.node_health.record import (
     USES_MAX,
     NodeRecord,
     Use,
-    holding_key,
     index_of,
 )
 from streams.processor import Emit
@@ -189,8 +188,8 @@ def overlapping(record: NodeRecord, new: Held) -> list[Held]:
     mine = set(new.devices)
     return [
         held
-        for key, held in record.held.items()
-        if key != holding_key(new.job_id, new.attempt)
+        for held in record.held.values()
+        if held.job_id != new.job_id
         and held.devices is not None
         and mine & set(held.devices)
         and not (held.mig or new.mig)

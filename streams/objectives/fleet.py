@@ -81,7 +81,7 @@ def _record(fleet: FleetHours, key: str, hour: int, at_ms: int) -> Emit:
         _seconds(sorted(fleet.hours.get(hour, {}).items())),
         fleet.pool,
     )
-    return Emit(topics.GOODPUT, fleet.cluster, stable_id(key, hour, at_ms), at_ms, data)
+    return Emit(topics.FLEET_TIME, fleet.cluster, stable_id(key, hour, at_ms), at_ms, data)
 
 
 def _seconds(uses: Iterable[tuple[str, int]]) -> dict[str, float]:
