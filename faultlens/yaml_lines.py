@@ -57,12 +57,9 @@ class YamlDocument:
         """A problem at a place of this document."""
         return Problem(self.path, self.line(location), text)
 
-    def problems_of(self, error: ValidationError, *, below: Location = ()) -> list[Problem]:
-        """Each complaint of a pydantic model about the part of the document at `below`."""
-        return [
-            self.problem([*below, *detail["loc"]], f"{_dotted(detail['loc'])}: {detail['msg']}")
-            for detail in error.errors()
-        ]
+    def problems_of(self, error: ValidationError) -> list[Problem]:
+        """Each complaint of a pydantic model about the document."""
+        return [self.problem(found["loc"], f"{_dotted(found['loc'])}: {found['msg']}") for found in error.errors()]
 
 
 def read_yaml(path: Path) -> YamlDocument:

@@ -81,13 +81,6 @@ class Families:
         """A vendor's families, oldest generation first."""
         return tuple(_members(g for g in self.generations.values() if g.vendor == vendor))
 
-    def generation_of(self, family: str) -> str:
-        """The generation of a known family. Raises `KeyError` for another."""
-        for name, generation in self.generations.items():
-            if family in generation.families:
-                return name
-        raise KeyError(family)
-
     def all(self) -> tuple[str, ...]:
         """Every known family."""
         return tuple(self._by_upper.values())

@@ -38,7 +38,6 @@ ActionHint = Literal[
 """The first step that the code asks for: the contract's actions, or `none`. A hint; policy decides."""
 
 ACTION_HINTS: Final[tuple[str, ...]] = get_args(ActionHint)
-ROLES: Final[tuple[str, ...]] = get_args(Role)
 
 
 class Judgement(Struct, frozen=True, gc=False, kw_only=True):

@@ -64,10 +64,12 @@ class Recovery:
             name: AnnouncedAction(name, step.action_hint, step.jobs_may_finish, step.meaning)
             for name, step in file.actions.items()
         }
-        self._by_text = {text: self.actions[name] for name, step in file.actions.items() for text in step.texts}
+        self._by_text = {
+            text: self.actions[name] for name, step in file.actions.items() for text in (*step.texts, str(step.number))
+        }
 
     def announced_action(self, subcode_or_message: str | None) -> AnnouncedAction | None:
-        """The step that a sub-code or a raw line of Xid 154 announces; None when it names none that is known.
+        """The step that a sub-code, NVML's number or a raw line of Xid 154 announces; None when it names none known.
 
         A line says from what to what the step changed: the last one counts.
         """

@@ -21,6 +21,7 @@ def announced(name: str, at_ms: int) -> Announcement:
         ("gpu_reset_required", "gpu_reset_required", "reset_device"),
         ("NODE_REBOOT_REQUIRED", "node_reboot_required", "reboot"),
         ("none", "none", "none"),
+        ("2", "node_reboot_required", "reboot"),
         ("drain_p2p", "drain_p2p", "drain"),
         (
             "NVRM: Xid (PCI:0000:9b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
