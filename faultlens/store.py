@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -244,6 +245,10 @@ def _open_embedded(driver: Any, place: Embedded) -> Any:
         raise WorldError(f"the store's directory {place.path} cannot be made: {error.strerror}") from None
     if not os.access(place.path, os.W_OK | os.X_OK):
         raise WorldError(f"the store's directory {place.path} is not writable")
+    if holder := _holder(place.path / "status"):
+        raise WorldError(
+            f"the store at {place} is open in another process ({holder}): stop that one, or use another directory"
+        )
     try:
         return driver.get_client(dsn="chdb://", path=str(place.path), tz_mode="aware", settings=_SETTINGS)
     except ImportError:
@@ -252,12 +257,24 @@ def _open_embedded(driver: Any, place: Embedded) -> Any:
         raise WorldError(_why_not_opened(place, str(error))) from error
 
 
+def _holder(status: Path) -> str:
+    """Return who else holds the engine's lock, empty if nobody: the engine itself only says that it cannot start."""
+    try:
+        with status.open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                first = file.readline().strip() or "it does not say which"
+                return "" if first == f"PID: {os.getpid()}" else first
+    except OSError:
+        pass
+    return ""
+
+
 def _why_not_opened(place: Embedded, message: str) -> str:
     if "already initialized with path" in message:
         other = message.partition("already initialized with path '")[2].partition("'")[0]
         return f"this process has the store at {other} open: close it before opening {place}"
-    if "EmbeddedServer: . (" in message:
-        return f"the store at {place} is open in another process: stop that one, or use another directory"
     return f"the store at {place} cannot be opened: {message.splitlines()[0]}"
 
 
