@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True, context_settings={"allow_interspersed_args": True})
-def catalogue(  # noqa: PLR0913  one parameter for each option of the command
+def catalogue(
     what: Annotated[str, typer.Argument(help="KIND:CODE (xid:79, xid:149/link_down, check:ecc/fail), list, or diff.")],
     *,
     family: Annotated[str | None, typer.Option(help="GPU family, such as H100.")] = None,
