@@ -1,0 +1,1 @@
+"""What Slurm says in its own words, turned into the contract's events."""

@@ -1,0 +1,133 @@
+"""What Slurm knows of nodes as events of the contract: faults for causes, cordons for the time they took no work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from faultlens.clock import SECOND_MS, iso
+from faultlens.codec import Event, event_of, stable_id
+from faultlens.events import Data, NodeActed, NodeFault
+from producers.slurm.job_events import Names
+from producers.slurm.node_reasons import ASKED_FOR, TAKEN_OUT
+from producers.slurm.onsets import onset_ms
+from producers.slurm.outages import Outage, Stretch, planned
+from producers.slurm.surroundings import TOGETHER_MS, Surroundings
+
+SOURCE: Final = "bridge/slurm"
+MESSAGE_CHARS: Final = 1_000
+# Codes after which a node that restarts does what it was told to.
+_RESTART_EXPECTED: Final = frozenset({ASKED_FOR, "resume_timeout", "reboot_timed_out"})
+_NO_FAULT: Final = frozenset({ASKED_FOR, TAKEN_OUT})
+# Where the site's limit is not known: a prolog that fails this late has most likely run into it.
+_PROLOG_HANGS_S: Final = 30
+
+
+class _Fault(NamedTuple):
+    code: str
+    onset_ms: int
+    seen_ms: int
+    message: str
+
+
+def node_events(outage: Outage, names: Names, around: Surroundings, *, restarts_show: bool) -> Iterator[Event]:
+    """Yield an outage's events, each as a live bridge would have sent it.
+
+    `restarts_show`: this cluster says of nodes that restarted without being told to, so one that came back without
+    that word did not restart.
+    """
+    first = outage.stretches[0]
+    told = _Teller(outage.node, names, around)
+    yield told.act("cordon", first, first.start_ms)
+    for before, stretch in zip((None, *outage.stretches), outage.stretches, strict=False):
+        if before is not None and planned(before) and not planned(stretch):
+            yield told.act("cordon", stretch, stretch.start_ms)
+        fault = _fault_of(outage, stretch, around)
+        if fault is not None:
+            yield told.fault(fault)
+    gone = _daemon_lost(outage, around) if restarts_show else None
+    if gone is not None:
+        yield told.fault(gone)
+    if outage.end_ms is not None:
+        yield told.act("uncordon", outage.stretches[-1], outage.end_ms)
+
+
+def restarts_show(outages: list[Outage], return_to_service: int | None) -> bool:
+    """Return whether the cluster tells of unexpected restarts: by its setting, or because it did so before."""
+    if return_to_service is not None:
+        return return_to_service != 2
+    return any(outage.has("unexpected_reboot") for outage in outages)
+
+
+class _Teller:
+    """Makes the events of one node."""
+
+    def __init__(self, node: str, names: Names, around: Surroundings) -> None:
+        self._node = names.of(node)
+        self._cluster = names.cluster
+        self._known = around.nodes.get(node)
+
+    def act(self, action: str, stretch: Stretch, at_ms: int) -> Event:
+        data = NodeActed(
+            node=self._node,
+            cluster=self._cluster,
+            action="cordon" if action == "cordon" else "uncordon",
+            actor=stretch.user or "slurm",
+            planned=planned(stretch),
+            reason=f"{stretch.state}: {stretch.reason}"[:MESSAGE_CHARS],
+        )
+        return self._say(data, at_ms, at_ms, action)
+
+    def fault(self, fault: _Fault) -> Event:
+        known = self._known
+        data = NodeFault(
+            node=self._node,
+            cluster=self._cluster,
+            kind="other",
+            code=fault.code,
+            detected_by="other",
+            pool=known.partition if known else None,
+            gpu_family=known.family.upper() if known and known.family else None,
+            message=fault.message[:MESSAGE_CHARS],
+        )
+        return self._say(data, fault.onset_ms, fault.seen_ms, fault.code)
+
+    def _say(self, data: Data, at_ms: int, seen_ms: int, what: str) -> Event:
+        key = stable_id("slurm", self._cluster, self._node, what, seen_ms)
+        return event_of(data, source=SOURCE, id_=key, time_ms=at_ms, recorded_ms=seen_ms)
+
+
+def _fault_of(outage: Outage, stretch: Stretch, around: Surroundings) -> _Fault | None:
+    """Return what the stretch says is wrong with the node; None when somebody only took it out."""
+    if stretch.code in _NO_FAULT:
+        return None
+    earlier = [one for one in outage.stretches if one.start_ms < stretch.start_ms]
+    if stretch.code == "unexpected_reboot" and any(one.code in _RESTART_EXPECTED for one in earlier):
+        return None
+    if any(one.code == stretch.code for one in earlier):
+        return None
+    code = "prolog_timed_out" if _prolog_hung(stretch, around) else stretch.code
+    return _Fault(code, onset_ms(outage, stretch, around), stretch.start_ms, f"{stretch.state}: {stretch.reason}")
+
+
+def _prolog_hung(stretch: Stretch, around: Surroundings) -> bool:
+    """Return whether the run whose prolog failed had waited for it as long as the site lets a prolog run."""
+    if stretch.code != "prolog_failed":
+        return False
+    limit_ms = (around.limits.prolog_timeout_s or _PROLOG_HANGS_S) * SECOND_MS
+    ended = around.ended_on(stretch.node, stretch.start_ms - TOGETHER_MS, stretch.start_ms + TOGETHER_MS)
+    return any(not run.was_launched and run.ran_ms >= limit_ms - TOGETHER_MS for run in ended)
+
+
+def _daemon_lost(outage: Outage, around: Surroundings) -> _Fault | None:
+    """Return that only Slurm's daemon was gone, when the node answered again without having restarted."""
+    end_ms = outage.end_ms
+    if end_ms is None or any(stretch.code != "not_responding" for stretch in outage.stretches):
+        return None
+    known = around.nodes.get(outage.node)
+    first = outage.stretches[0]
+    began_ms = onset_ms(outage, first, around)
+    if known is not None and known.boot_ms is not None and began_ms <= known.boot_ms <= end_ms:
+        return None
+    message = f"answered again at {iso(end_ms)} without a restart: only its slurmd was gone"
+    return _Fault("daemon_lost", began_ms, end_ms, message)

@@ -1,0 +1,52 @@
+"""Slurm's times: epochs, or local time of whoever asked, without saying which."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from typing import Final
+
+from faultlens.clock import SECOND_MS, ms_of
+
+_UNKNOWN: Final = frozenset({"", "Unknown", "None", "N/A", "NONE", "INVALID", "(null)", "0"})
+
+
+class TimeReader:
+    """Reads times of one export. `zone` is the reader's (`TZ` when the export was made).
+
+    `without_zone` counts the texts that only `zone` gave a meaning to, `twice` those that lie in the hour that a
+    clock was set back and could not be told apart.
+    """
+
+    def __init__(self, zone: tzinfo = UTC) -> None:
+        self.zone = zone
+        self.without_zone = 0
+        self.twice = 0
+
+    def read(self, text: str, *, not_before: int | None = None) -> int | None:
+        """Return milliseconds since the epoch; None where Slurm knows no time. ValueError for anything else.
+
+        A local time that occurs twice is the first one, unless that would be before `not_before`.
+        """
+        text = text.strip()
+        if text in _UNKNOWN:
+            return None
+        if text.isdigit():
+            return int(text) * SECOND_MS
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"not a time: {text[:40]!r}") from None
+        if moment.tzinfo is not None:
+            return ms_of(moment)
+        return self._local(moment, not_before)
+
+    def _local(self, moment: datetime, not_before: int | None) -> int:
+        self.without_zone += 1
+        first = ms_of(moment.replace(tzinfo=self.zone))
+        second = ms_of(moment.replace(tzinfo=self.zone, fold=1))
+        if second <= first:  # equal, or a time that the clock skipped
+            return first
+        if not_before is not None and first < not_before:
+            return second
+        self.twice += 1
+        return first
