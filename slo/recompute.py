@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from slo import measure
 from slo.intervals import Interval
 from slo.measure import Measure, Row
 from slo.queries import Reader, ask
-
-# Only the processors see whether a report was on time, or how many replicas were wanted at each moment.
-STREAMED_ONLY: Final = frozenset({"coverage", "serving_capacity"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,11 @@ class Objective:
     pending_limit_ms: int | None = None
 
     @property
+    def of_time(self) -> bool:
+        """Whether amounts are time (told in seconds, kept in milliseconds) and not counts; serving replicas are."""
+        return self.unit in ("node_seconds", "gpu_seconds") or self.name == "serving_capacity"
+
+    @property
     def burn_windows_ms(self) -> tuple[int, ...]:
         """The windows over which burn rates are wanted, shortest first, each once."""
         return tuple(sorted({window for tier in self.tiers for window in (tier.long_ms, tier.short_ms)}))

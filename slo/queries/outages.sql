@@ -2,15 +2,13 @@
 SELECT
     node,
     greatest(since_ms, {from:Int64}) AS from_ms,
-    least(until_ms, {to:Int64}) AS to_ms,
-    over AND until_ms <= {to:Int64} AS ended
+    least(until_ms, {to:Int64}) AS to_ms
 FROM
 (
     SELECT
         node,
         toUnixTimestamp64Milli(since) AS since_ms,
-        ifNull(toUnixTimestamp64Milli(until), {as_of:Int64}) AS until_ms,
-        until IS NOT NULL AS over
+        ifNull(toUnixTimestamp64Milli(until), {as_of:Int64}) AS until_ms
     FROM node_state_spans
     WHERE state IN ('blocked', 'draining', 'down', 'silent', 'maintenance')
         AND planned = 0

@@ -80,7 +80,7 @@ def _line(objective: Objective, here: Measure, before: Measure, whole: Measure) 
 
 
 def _streamed_line(objective: Objective, row: Row) -> ObjectiveLine:
-    scale = 1 if objective.unit in ("attempts", "jobs") else SECOND_MS
+    scale = SECOND_MS if objective.of_time else 1
     good, total = row["good"], row["total"]
     return ObjectiveLine(
         name=objective.name,
@@ -203,11 +203,12 @@ def _node(node: str, row: Row | None, out: list[Interval], faults: int) -> NodeL
     )
 
 
-def reliability(failures: Iterable[Row], rows: Rows, out: Outages) -> Reliability:
-    """Return what failure rates are made of, and how long each unplanned outage was."""
+def reliability(failures: Iterable[Row], rows: Rows, out: Outages, period: Interval) -> Reliability:
+    """Return what failure rates are made of, and how long each unplanned outage that ended was."""
     count = sum(row["failures"] for row in failures if row["class"] in OF_MACHINES)
     node_ms = (
         sum(row["node_ms"] for row in rows.availability[0] if row["state"] != "removed") if rows.availability else 0
     )
     gpu_ms = sum(row["gpu_ms"] for row in rows.ledger[0]) if rows.ledger else 0
-    return Reliability(count, node_ms, gpu_ms, tuple(span.length_ms for spans in out.values() for span in spans))
+    repairs = tuple(span.length_ms for spans in out.values() for span in spans if span.to_ms < period.to_ms)
+    return Reliability(count, node_ms, gpu_ms, repairs)

@@ -41,7 +41,7 @@ def collect(reader: Reader, view: View, period: Period, objectives: Objectives) 
         before=assemble.totals(failures_before, rows, 1) if _has_data(rows, 1) else None,
         nodes=nodes,
         quality=assemble.quality(failures, taken_back["withdrawn"]),
-        reliability=assemble.reliability(failures, rows, outages),
+        reliability=assemble.reliability(failures, rows, outages, here),
         intake=Intake({row["reason"]: row["records"] for row in _asked(reader, "dead_letters", view, here)}),
         fleet={row["use"]: row["gpu_ms"] for row in _asked(reader, "fleet", view, here)} if not view.team else {},
         catalogs=tuple(taken_back["catalogs"]),

@@ -1,0 +1,167 @@
+"""`faultlens why`, `slo` and `report`: the answers for people, read from the store."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from faultlens.errors import UsageError, WorldError
+from faultlens.objectives import load_objectives, parse_duration_ms
+from faultlens.settings import load_settings
+from faultlens.store import Store, open_store
+from slo.intervals import Interval
+from slo.recompute import Extent, extent
+from slo.report import period as periods
+from slo.report.collect import collect, scope_words, view_of
+from slo.report.data import Period
+from slo.report.html import render_html
+from slo.report.markdown import render_markdown
+from slo.report.plain import render_json
+from slo.status import standings
+from slo.status_text import as_plain, as_text
+
+EXIT_BAD: Final = 1
+LONGEST_WINDOW_MS: Final = 400 * 24 * 3_600_000
+RENDERERS: Final = {"html": render_html, "md": render_markdown, "json": render_json}
+
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
+]
+ClusterOption = Annotated[str, typer.Option(metavar="NAME", help="Only this cluster.")]
+PoolOption = Annotated[str, typer.Option(metavar="NAME", help="Only the nodes of this pool.")]
+TeamOption = Annotated[str, typer.Option(metavar="NAME", help="Only the jobs of this team.")]
+ObjectivesOption = Annotated[Path | None, typer.Option("--objectives", metavar="FILE", help="A site's own objectives.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@contextmanager
+def _opened(dsn: str | None) -> Iterator[Store]:
+    with open_store(dsn or load_settings().store) as store:
+        yield store
+
+
+def _known(store: Store) -> Extent:
+    known = extent(store)
+    if known is None:
+        raise WorldError(
+            f"the store at {store} holds nothing yet: fill it with `faultlens replay FILE`, or name another"
+        )
+    return known
+
+
+def slo(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    window: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="28d, 7d, week …; without it each objective's own.")
+    ] = None,
+    cluster: ClusterOption = "",
+    pool: PoolOption = "",
+    team: TeamOption = "",
+    store: StoreOption = None,
+    objectives: ObjectivesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where each objective stands: target, attained, budget left, burn rates, and whom the rest is charged to.
+
+    Recomputed from the store, beside what the processors counted. Ends with 1 if an objective is missed.
+    """
+    window_ms = _window(window)
+    promised = load_objectives(objectives)
+    with _opened(store) as opened:
+        known = _known(opened)
+        view = view_of(known, cluster=cluster, pool=pool, team=team)
+        found = standings(opened, view, promised, window_ms=window_ms)
+    scope = scope_words(view, known.clusters)
+    if as_json:
+        typer.echo(json.dumps(as_plain(found, view, scope), indent=2))
+    else:
+        typer.echo(as_text(found, view, scope, promised))
+    if any(standing.met is False for standing in found):
+        raise typer.Exit(EXIT_BAD)
+
+
+def _window(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        window_ms = parse_duration_ms(text)
+    except ValueError as error:
+        raise UsageError(f"--window: {error}") from None
+    if window_ms > LONGEST_WINDOW_MS:
+        raise UsageError("--window: longer than the 400 days that answers are kept")
+    return window_ms
+
+
+def report(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    week: Annotated[
+        str | None, typer.Option(metavar="WEEK", help="2026-W47; without it the last whole week with data.")
+    ] = None,
+    first: Annotated[
+        str | None, typer.Option("--from", metavar="DAY", help="The first day, instead of a week.")
+    ] = None,
+    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day, itself included.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")] = None,
+    format_: Annotated[
+        Literal["html", "md", "json"] | None,
+        typer.Option("--format", help="By default what --out ends with, else html."),
+    ] = None,
+    cluster: ClusterOption = "",
+    pool: PoolOption = "",
+    team: TeamOption = "",
+    store: StoreOption = None,
+    objectives: ObjectivesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what the fleet promised and kept in a week, whose fault the rest was, and what it cost, as one file."""
+    asked = _period(week, first, last)
+    kind = "json" if as_json else format_ or _kind_of(out)
+    promised = load_objectives(objectives)
+    with _opened(store) as opened:
+        known = _known(opened)
+        view = view_of(known, cluster=cluster, pool=pool, team=team)
+        chosen = asked or periods.latest_week(Interval(known.from_ms, known.to_ms))
+        data = collect(opened, view, chosen, promised)
+    _write(RENDERERS[kind](data), out)
+
+
+def _period(week: str | None, first: str | None, last: str | None) -> Period | None:
+    if week is not None and (first is not None or last is not None):
+        raise UsageError("give either --week or --from and --to")
+    if week is not None:
+        return periods.week(week)
+    if first is None and last is None:
+        return None
+    if first is None or last is None:
+        raise UsageError("--from and --to go together: give both days")
+    return periods.days(first, last)
+
+
+def _kind_of(out: Path | None) -> Literal["html", "md", "json"]:
+    endings: dict[str, Literal["html", "md", "json"]] = {".md": "md", ".json": "json"}
+    return endings.get(out.suffix.lower(), "html") if out is not None else "html"
+
+
+def _write(text: str, out: Path | None) -> None:
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WorldError(f"the report cannot be written to {out}: {error.strerror}") from None
+    typer.echo(f"Wrote {out} ({len(text.encode()):,} bytes).", err=True)
+
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.command()(slo)
+app.command()(report)
+
+if __name__ == "__main__":
+    app()

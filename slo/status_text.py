@@ -1,0 +1,137 @@
+"""Where the objectives stand, as a terminal shows it and as JSON says it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from faultlens.clock import iso
+from faultlens.objectives import Objectives, iso_duration
+from slo.measure import OVERHEAD
+from slo.recompute import View
+from slo.status import Standing
+from slo.wording import NOTHING, digits_for, duration, listed, minute, percent, whole_hours
+
+WORDS: Final = {True: "met", False: "MISSED", None: "no data"}
+UNITS: Final = {"node_seconds": "node-hours", "gpu_seconds": "GPU-hours", "attempts": "attempts", "jobs": "jobs"}
+HEADS: Final = ("objective", "", "attained", "target", "window", "budget left", "lasts")
+
+
+def as_text(found: Sequence[Standing], view: View, scope: str, objectives: Objectives) -> str:
+    """Return a table of the objectives, and below it what each says beyond a line."""
+    lines = [f"Objectives of {scope}, as of {minute(view.as_of_ms)}", ""]
+    lines += _aligned([HEADS, *(_row(standing) for standing in found)])
+    for standing in found:
+        details = list(_details(standing))
+        if details:
+            lines += ["", standing.objective.title, *(f"  {line}" for line in details)]
+    if objectives.never_fire:
+        lines += ["", *(str(left_out) for left_out in objectives.never_fire)]
+    return "\n".join(lines)
+
+
+def _row(standing: Standing) -> tuple[str, ...]:
+    objective = standing.objective
+    digits = digits_for(objective.target)
+    lasts = NOTHING if math.isinf(standing.exhausted_in_ms) else duration(standing.exhausted_in_ms)
+    left = standing.budget_left
+    return (
+        objective.name,
+        WORDS[standing.met],
+        percent(standing.attained, digits=digits),
+        percent(objective.target, digits=digits),
+        duration(standing.window_ms),
+        percent(left, digits=0),
+        "used up" if left is not None and left <= 0 else lasts,
+    )
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(w) if i < 2 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _details(standing: Standing) -> Iterator[str]:
+    measure, streamed, objective = standing.measure, standing.streamed, standing.objective
+    counted = measure or streamed
+    if counted is None or not counted.total:
+        return
+    digits = digits_for(objective.target)
+    yield f"{_amount(standing, counted.good)} good of {_amount(standing, counted.total)} {UNITS[objective.unit]}"
+    if counted.by_class:
+        parts = [f"{name} {_amount(standing, amount)}" for name, amount in _ranked(counted.by_class)]
+        yield f"not good: {', '.join(parts)}"
+    for what, value in measure.also if measure else ():
+        yield f"{what}: {percent(value, digits=digits)}"
+    if counted.bounds is not None and counted.bounds[0] != counted.bounds[1]:
+        low, high = (percent(bound, digits=digits) for bound in counted.bounds)
+        yield f"between {low} and {high}, if everything assumed moved to either side"
+    burning = [f"{window} {rate:.2f}" for window, rate in _burn(standing.burn) if rate]
+    if burning:
+        yield f"burn rate (1 uses the budget up in {duration(standing.window_ms)}): {', '.join(burning)}"
+    if standing.firing:
+        yield f"warns: {listed(list(standing.firing))}"
+    if measure is None:
+        yield f"counted by the processors alone (status of {minute(streamed.at_ms) if streamed else NOTHING})"
+    elif standing.agreement == "differs" and streamed is not None:
+        amounts = f"{_amount(standing, streamed.good)} good of {_amount(standing, streamed.total)}"
+        yield f"the processors' own count differs: {amounts} (status of {minute(streamed.at_ms)})"
+
+
+def _amount(standing: Standing, value: float) -> str:
+    return whole_hours(round(value)) if standing.objective.of_time else f"{value:,.0f}"
+
+
+def _ranked(by_class: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(by_class.items(), key=lambda item: (item[0] == OVERHEAD, -item[1], item[0]))
+
+
+def _burn(burn: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [(window.removeprefix("PT").removeprefix("P").lower(), rate) for window, rate in burn.items()]
+
+
+def as_plain(found: Sequence[Standing], view: View, scope: str) -> dict[str, Any]:
+    """Return the same as plain values; amounts of time are in seconds, as in `slo-status`."""
+    return {
+        "scope": scope,
+        "as_of": iso(view.as_of_ms),
+        "missed": [standing.objective.name for standing in found if standing.met is False],
+        "objectives": [_plain(standing) for standing in found],
+    }
+
+
+def _plain(standing: Standing) -> dict[str, Any]:
+    objective, measure, streamed = standing.objective, standing.measure, standing.streamed
+    lasts = standing.exhausted_in_ms
+    return {
+        "objective": objective.name,
+        "window": iso_duration(standing.window_ms),
+        "unit": objective.unit,
+        "target": objective.target,
+        "attained": standing.attained,
+        "met": standing.met,
+        "budget_remaining": standing.budget_left,
+        "exhausted_in_s": None if math.isinf(lasts) else lasts / 1000,
+        "burn": dict(standing.burn),
+        "firing": list(standing.firing),
+        "recomputed": None if measure is None else _figures(standing, measure) | {"also": dict(measure.also)},
+        "streamed": None if streamed is None else _figures(standing, streamed) | {"at": iso(streamed.at_ms)},
+        "agreement": standing.agreement,
+    }
+
+
+def _figures(standing: Standing, counted: Any) -> dict[str, Any]:
+    unit = 1000 if standing.objective.of_time else 1
+    bounds = counted.bounds
+    return {
+        "good": counted.good / unit,
+        "total": counted.total / unit,
+        "by_cause": {name: amount / unit for name, amount in counted.by_class.items()},
+        "bounds": None if bounds is None else {"low": bounds[0], "high": bounds[1]},
+    }
