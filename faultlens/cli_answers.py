@@ -25,6 +25,10 @@ from slo.report.markdown import render_markdown
 from slo.report.plain import render_json
 from slo.status import standings
 from slo.status_text import as_plain, as_text
+from slo.why import UnknownJobError, story_of
+from slo.why import as_plain as story_as_plain
+from slo.why import as_text as story_as_text
+from slo.wording import listed, printable
 
 EXIT_BAD: Final = 1
 LONGEST_WINDOW_MS: Final = 400 * 24 * 3_600_000
@@ -55,7 +59,7 @@ def _known(store: Store) -> Extent:
     return known
 
 
-def slo(  # noqa: PLR0913 - one parameter for each option of the command
+def slo(
     *,
     window: Annotated[
         str | None, typer.Option(metavar="SPAN", help="28d, 7d, week …; without it each objective's own.")
@@ -84,6 +88,37 @@ def slo(  # noqa: PLR0913 - one parameter for each option of the command
         typer.echo(as_text(found, view, scope, promised))
     if any(standing.met is False for standing in found):
         raise typer.Exit(EXIT_BAD)
+
+
+def why(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or JOB/N for its attempt N.")],
+    *,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Without it the last attempt that failed.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a job failed: whose fault, how sure, what happened when, what it cost and what to do.
+
+    Ends with 1 if the store does not know the job.
+    """
+    with _opened(store) as opened:
+        try:
+            story = story_of(opened, job, attempt)
+        except UnknownJobError as error:
+            _tell_unknown(job, error, str(opened), as_json=as_json)
+            raise typer.Exit(EXIT_BAD) from None
+    typer.echo(json.dumps(story_as_plain(story), indent=2) if as_json else story_as_text(story))
+
+
+def _tell_unknown(job: str, error: UnknownJobError, store: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"job_id": job, "error": str(error), "similar": list(error.similar)}, indent=2))
+        return
+    typer.echo(f"{printable(job)}: {printable(str(error))} (store {printable(store)})", err=True)
+    if error.similar:
+        typer.echo(f"Did you mean {listed([printable(name) for name in error.similar])}?", err=True)
 
 
 def _window(text: str | None) -> int | None:
@@ -160,6 +195,7 @@ def _write(text: str, out: Path | None) -> None:
 
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.command()(why)
 app.command()(slo)
 app.command()(report)
 

@@ -11,7 +11,7 @@ from faultlens.objectives import Objectives, iso_duration
 from slo.measure import OVERHEAD
 from slo.recompute import View
 from slo.status import Standing
-from slo.wording import NOTHING, digits_for, duration, listed, minute, percent, whole_hours
+from slo.wording import NOTHING, digits_for, duration, listed, minute, percent, share_of_budget, whole_hours
 
 WORDS: Final = {True: "met", False: "MISSED", None: "no data"}
 UNITS: Final = {"node_seconds": "node-hours", "gpu_seconds": "GPU-hours", "attempts": "attempts", "jobs": "jobs"}
@@ -42,7 +42,7 @@ def _row(standing: Standing) -> tuple[str, ...]:
         percent(standing.attained, digits=digits),
         percent(objective.target, digits=digits),
         duration(standing.window_ms),
-        percent(left, digits=0),
+        share_of_budget(left),
         "used up" if left is not None and left <= 0 else lasts,
     )
 

@@ -50,6 +50,13 @@ def digits_for(target: float) -> int:
     return max(1, min(4, round(-math.log10(1 - target)))) if target < 1 else 1
 
 
+def share_of_budget(left: float | None) -> str:
+    """Return what is left of a budget, or how many times it was used up."""
+    if left is None or left >= 0:
+        return percent(left, digits=0)
+    return f"used {1 - left:,.1f}x" if not math.isinf(left) else "used up"
+
+
 def points(difference: float, *, digits: int = 1) -> str:
     """Return a difference of two ratios in percentage points, with its sign."""
     return f"{signed(difference * 100, digits=digits)} points"

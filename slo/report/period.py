@@ -51,7 +51,8 @@ def up_to(period: Period, as_of_ms: int) -> Period:
     """Return the period as far as the data reach; marked when that is not to its end."""
     if as_of_ms >= period.to_ms:
         return period
-    return replace(period, to_ms=max(period.from_ms, as_of_ms), complete=False)
+    # What happened at the very last moment counts too.
+    return replace(period, to_ms=max(period.from_ms, as_of_ms + 1), complete=False)
 
 
 def before(period: Period, as_of_ms: int) -> Interval:

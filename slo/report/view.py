@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from faultlens.causes import CAUSE_CLASSES
 from faultlens.clock import DAY_MS, HOUR_MS
 from slo.indicators import failure_rate, mean_time_between_h
-from slo.report.data import BASES, OVERHEAD, NodeLine, ObjectiveLine, ReportData
+from slo.report.data import BASES, OVERHEAD, NodeLine, ObjectiveLine, Quality, ReportData
 from slo.report.figures import ranked_causes
 from slo.wording import (
     NOTHING,
@@ -19,6 +19,7 @@ from slo.wording import (
     of_tenths,
     percent,
     points,
+    share_of_budget,
     signed,
     tenths_that_add_up,
     whole_hours,
@@ -65,7 +66,7 @@ def budget_text(line: ObjectiveLine) -> str:
     if line.budget_left is None:
         return ""
     if line.budget_left < 0:
-        return f"{1 - line.budget_left:.1f} times the budget used"
+        return f"used {1 - line.budget_left:,.1f} times the budget"
     return f"{percent(line.budget_left, digits=0)} of the budget left"
 
 
@@ -108,7 +109,7 @@ def _objective_row(line: ObjectiveLine) -> tuple[str, ...]:
         verdict_on(line),
         change_text(line),
         percent(line.rolling, digits=digits),
-        percent(line.budget_left, digits=0),
+        share_of_budget(line.budget_left),
         percent(line.spent, digits=0),
     )
 
@@ -269,6 +270,20 @@ def reliability_lines(data: ReportData) -> Iterator[tuple[str, str]]:
         yield "nine of ten back within", duration(late)
 
 
+def _changes(quality: Quality) -> str:
+    counts = {
+        "changed after they were final": quality.amended,
+        "withdrawn": quality.withdrawn,
+        "not final yet": quality.provisional,
+    }
+    told = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return (
+        f"Verdicts: {listed(told)}."
+        if told
+        else "Every verdict is final, and none was changed or withdrawn after it was."
+    )
+
+
 def blindness(data: ReportData) -> list[str]:
     """What faultlens could not read, or sees two ways: each a sentence."""
     letters = data.intake.dead_letters
@@ -281,10 +296,6 @@ def blindness(data: ReportData) -> list[str]:
     coverage = next((line for line in data.objectives if line.name == "coverage"), None)
     if coverage is not None and coverage.shown is not None:
         late = percent(1 - coverage.shown, digits=3)
-        said.append(f"Nodes reported late, or not, for {late} of their time; what happened in it is known less well.")
-    quality = data.quality
-    said.append(
-        f"{many(quality.amended, 'verdict')} changed after being final, {quality.withdrawn:,} withdrawn, "
-        f"{quality.provisional:,} not final yet."
-    )
+        said.append(f"Nodes reported late, or not at all, for {late} of their time.")
+    said.append(_changes(data.quality))
     return [*said, *data.differences, *(f"{words}." for words in data.never_fire)]
