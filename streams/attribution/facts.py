@@ -75,8 +75,8 @@ class Facts(Struct, frozen=True):
     """One failed attempt (or a loss it survived) with everything known of it. Times are milliseconds.
 
     `held` maps each node to the devices held there (None: which ones is not known). `steps_after` maps an
-    observation's id to the steps that the job completed after it. `incidents`, `maintenance` and `rollouts` are those whose scope
-    covers a held node (or, where nothing was held yet, that are of the job's cluster).
+    observation's id to the steps that the job completed after it. `incidents`, `maintenance` and `rollouts` are those
+    whose scope covers a held node (or, where nothing was held yet, that are of the job's cluster).
     """
 
     job_id: str

@@ -18,6 +18,10 @@ STEPS_THAT_CLEAR: Final = 2
 # error there is nothing left to explain, and only the clocks' difference is allowed for.
 LAG_MS: Final = 120_000
 SKEW_MS: Final = 10_000
+# What one scheduler says of a node and of a job is by one clock, in whole seconds: what began after the end, or was
+# over before the beginning, has no part in it.
+ONE_CLOCK_MS: Final = 2_000
+_SCHEDULERS: Final = frozenset({"bridge", "scheduler"})
 # Observations whose time is only known to lie between two reports.
 UNCERTAIN: Final = frozenset({"rebooted", "silent"})
 # What a program's text names when it is surely its own error, not the echo of a device fault.
@@ -107,8 +111,16 @@ def too_late(facts: Facts, observation: Observation) -> bool:
     if observation.acts_late or observation.kind == "check" or observation.code in UNCERTAIN:
         return False
     first_ms = min((e.first_ms for e in facts.exits), default=facts.end.at_ms)
+    if one_clock(observation.source, facts.end.source):
+        return observation.since_ms > facts.end.at_ms + ONE_CLOCK_MS
     lag_ms = SKEW_MS if own_error(spoken(facts)) else LAG_MS
     return observation.since_ms > first_ms + lag_ms
+
+
+def one_clock(source: str, other: str) -> bool:
+    """Return whether the same scheduler says both: `bridge/slurm` of nodes and `scheduler/slurm` of jobs."""
+    one, two = source.partition("/"), other.partition("/")
+    return one[2] == two[2] and {one[0], two[0]} <= _SCHEDULERS
 
 
 def _yields(observation: Observation, others: list[Observation]) -> bool:

@@ -58,11 +58,12 @@ def _lead(leg: Leg, view: View, ledger: Ledger) -> tuple[Category, str]:
 def _without_steps(leg: Leg, view: View, ledger: Ledger) -> Iterator[Piece]:
     """Nothing was heard of steps: it was starting, unless what is known of it says that it worked without a word."""
     category, charge = _lead(leg, view, ledger)
-    if _ended_badly(ledger) and (leg.first or not charge):
+    final = leg is view.legs[-1]
+    if final and _ended_badly(ledger) and (leg.first or not charge):
         charge = "end"
     stalled_ms = view.stall(leg.start_ms, leg.stop_ms)
     stop_ms = leg.stop_ms if stalled_ms is None else stalled_ms
-    floor_ms = min(stop_ms, leg.floor_ms) if _worked_in_silence(leg, ledger) else stop_ms
+    floor_ms = min(stop_ms, leg.floor_ms) if final and _worked_in_silence(leg, ledger) else stop_ms
     yield from lay(view.free(leg.start_ms, floor_ms), [(category, charge, 0)])
     yield from lay(view.free(floor_ms, stop_ms), [("productive", "", 0)])
     yield from lay(view.free(stop_ms, leg.stop_ms), [("stalled", "end" if ledger.closed else "stalled", 0)])

@@ -140,20 +140,20 @@ def legs_of(ledger: Ledger, until_ms: int) -> list[Leg]:
     if ledger.anchor is not None:
         leg.marks, leg.anchored = [ledger.anchor], True
     legs = [leg]
-    reported = leg.marks[-1].step if leg.marks else -1
+    reported = leg.marks[-1].step if leg.marks else None
     for at_ms, _, entry in _told(ledger, until_ms):
         leg = legs[-1]
-        last = leg.marks[-1].step if leg.marks else -1
+        last = leg.marks[-1].step if leg.marks else None
         if isinstance(entry, Save):
             if entry.restored:
                 legs.append(_restored(legs, entry, at_ms))
-                reported = -1
-            elif entry.step > last:
+                reported = None
+            elif last is None or entry.step > last:
                 leg.marks.append(Step(at_ms, entry.step, KNOWN_BY_SAVE))
             continue
-        if entry.step < reported:
+        if reported is not None and entry.step < reported:
             legs.append(_restarted(legs, entry, at_ms, _saved_below(ledger, entry.step, at_ms)))
-        elif entry.step > last:
+        elif last is None or entry.step > last:
             leg.marks.append(Step(at_ms, entry.step, entry.took_ms))
         reported = entry.step
     return legs

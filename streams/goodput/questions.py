@@ -7,8 +7,8 @@ from statistics import median
 
 from faultlens.clock import SECOND_MS
 from streams.goodput.laying import interval_of, stall_after_ms
-from streams.goodput.legs import Leg, keeps_of, view_of
-from streams.goodput.model import MIN_SAMPLES, Ledger
+from streams.goodput.legs import Leg, keeps_of, legs_of, view_of
+from streams.goodput.model import MIN_SAMPLES, STALL_AT_LEAST_MS, Ledger, Step
 from streams.goodput.tiling import intervals, latest_ms, pace_now
 
 
@@ -29,9 +29,19 @@ def since_checkpoint(ledger: Ledger, end_ms: int) -> tuple[float, float]:
 
 
 def last_progress_ms(ledger: Ledger) -> int | None:
-    """Return when the newest known step was complete; None: no step is known."""
-    view = view_of(ledger, latest_ms(ledger))
-    return max((mark.at_ms for leg in view.legs for mark in leg.marks), default=None)
+    """Return when the newest known step was complete; None: no step is known.
+
+    A step that is reported again and again while nothing moves was complete the first time.
+    """
+    marks = ledger.steps if ledger.anchor is None else (ledger.anchor, *ledger.steps)
+    index = len(marks) - 1
+    while index > 0 and marks[index - 1].step == marks[index].step:
+        index -= 1
+    last = marks[index] if marks else None
+    for save in ledger.saves:
+        if not save.restored and (last is None or (save.from_ms > last.at_ms and save.step > last.step)):
+            last = Step(save.from_ms, save.step)
+    return None if last is None else last.at_ms
 
 
 def steps_after(ledger: Ledger, at_ms: int) -> int:
@@ -39,8 +49,10 @@ def steps_after(ledger: Ledger, at_ms: int) -> int:
 
     Between two records the steps are taken to be evenly spaced, and what is not known to be a whole one is none.
     """
-    view = view_of(ledger, latest_ms(ledger))
-    return sum(_steps_after(leg, at_ms) for leg in view.legs)
+    last_ms = last_progress_ms(ledger)
+    if last_ms is None or last_ms <= at_ms:
+        return 0
+    return sum(_steps_after(leg, at_ms) for leg in legs_of(ledger, latest_ms(ledger)))
 
 
 def _steps_after(leg: Leg, at_ms: int) -> int:
@@ -94,6 +106,9 @@ def stalled_since(ledger: Ledger, now_ms: int) -> int | None:
 
     Overdue is three normal intervals between records, at least a minute. None: it goes on, or nothing is known.
     """
+    newest_ms = last_progress_ms(ledger)
+    if newest_ms is not None and now_ms - newest_ms <= STALL_AT_LEAST_MS and not ledger.stalls_ms:
+        return None
     view = view_of(ledger, now_ms)
     leg = view.legs[-1]
     last_ms = leg.marks[-1].at_ms if leg.marks else leg.start_ms

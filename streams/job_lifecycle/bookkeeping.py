@@ -42,7 +42,7 @@ def _bare(cause: Cause | None) -> Cause | None:
 
 
 def _policy_cause(job: JobRecord, attempt: Attempt) -> Cause | None:
-    """Return the fault behind an end that was no failure: a preemption is charged to what its preemptor recovered from."""
+    """Return the fault behind an end that was no failure, where our own command brought it about."""
     end = attempt.end
     if end is None or end.outcome not in ("cancelled", "preempted"):
         return None

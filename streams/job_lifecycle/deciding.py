@@ -41,17 +41,18 @@ class Judge:
 
     def on_attempt(self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int) -> tuple[Attempt, list[Emit]]:
         """Return the attempt with the verdict that is right now, and the revisions that say so."""
-        if not attempt.failed:
-            return self._withdrawn(job, attempt, now_ms)
+        end = attempt.end
+        if end is None or not attempt.failed:
+            return self._withdrawn(attempt, now_ms)
         emits: list[Emit] = []
         if not _settled(attempt) and _complete(attempt, context, now_ms):
-            attempt, emits = self._final(job, attempt, context, now_ms)
+            attempt, emits = self._final(job, attempt, end, context, now_ms)
         if _settled(attempt) and now_ms > attempt.closes_ms + AMENDED_FOR_MS and attempt.label is None:
             return attempt, emits
-        attempt, more = self._revised(job, attempt, context, now_ms)
+        attempt, more = self._revised(job, attempt, end, context, now_ms)
         return attempt, emits + more
 
-    def _withdrawn(self, job: JobRecord, attempt: Attempt, now_ms: int) -> tuple[Attempt, list[Emit]]:
+    def _withdrawn(self, attempt: Attempt, now_ms: int) -> tuple[Attempt, list[Emit]]:
         decision = attempt.decision
         if decision is None or decision.withdrawn:
             return attempt, _NO_EMITS
@@ -59,22 +60,26 @@ class Judge:
         withdrawn = Decision(verdict, final_once=decision.final_once, withdrawn=True)
         return replace(attempt, decision=withdrawn), [_published(verdict, now_ms)]
 
-    def _final(self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int) -> tuple[Attempt, list[Emit]]:
+    def _final(
+        self, job: JobRecord, attempt: Attempt, end: End, context: Context, now_ms: int
+    ) -> tuple[Attempt, list[Emit]]:
         """Return the attempt with its final verdict, which rests on what had arrived when the window closed."""
-        facts = facts_of(job, attempt, context, by_ms=attempt.closes_ms)
+        facts = facts_of(job, attempt, end, context, by_ms=attempt.closes_ms)
         before = attempt.decision
         status: Status = "amended" if before is not None and before.final_once else "final"
         verdict = self._verdict(job, attempt, facts, status, before)
         decision = Decision(verdict, finalised=True, final_once=True)
         return replace(attempt, decision=decision), [_published(verdict, now_ms)]
 
-    def _revised(self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int) -> tuple[Attempt, list[Emit]]:
+    def _revised(
+        self, job: JobRecord, attempt: Attempt, end: End, context: Context, now_ms: int
+    ) -> tuple[Attempt, list[Emit]]:
         """Return the attempt with a new revision if what is known by now changes the answer."""
         before = attempt.decision
         settled = _settled(attempt)
         if settled and before is not None and before.verdict.rule == "labelled_by_a_person" and _as_labelled(attempt):
             return attempt, _NO_EMITS
-        facts = facts_of(job, attempt, context, by_ms=None)
+        facts = facts_of(job, attempt, end, context, by_ms=None)
         verdict = self._verdict(job, attempt, facts, "amended" if settled else "provisional", before)
         if before is not None and not before.withdrawn and _same(before.verdict, verdict):
             return attempt, _NO_EMITS
@@ -197,10 +202,8 @@ def _published(verdict: JobAttributed, now_ms: int) -> Emit:
 # --- facts ---------------------------------------------------------------------------------------------
 
 
-def facts_of(job: JobRecord, attempt: Attempt, context: Context, *, by_ms: int | None) -> Facts:
+def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by_ms: int | None) -> Facts:
     """Return all that a verdict on the attempt rests on, of what had arrived by `by_ms` (None: by now)."""
-    end = attempt.end
-    assert end is not None
     held = {slot.node: slot.devices for slot in attempt.slots.values()}
     label = attempt.label
     if label is not None and by_ms is not None and label.arrived_ms > by_ms:

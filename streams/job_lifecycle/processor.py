@@ -130,11 +130,13 @@ class JobLifecycleProcessor:
         """Return the effects with the ends, verdicts, ledgers and samples of the touched attempts up to date."""
         for number in touched:
             attempt, more = self._up_to_date(job, job.attempts[number], context, now_ms)
-            emits = emits + more
             job = replace(job, attempts={**job.attempts, number: attempt})
-        job, found = noticing.crash_loop(job, now_ms)
+            attempt, found = noticing.looping(job, attempt, now_ms)
+            if found:
+                job = replace(job, attempts={**job.attempts, number: attempt})
+            emits = [*emits, *more, *found]
         job = _bounded(job, now_ms)
-        return Effects(job, emits + found, self._next_wake(job))
+        return Effects(job, emits, self._next_wake(job))
 
     def _up_to_date(
         self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int

@@ -10,6 +10,7 @@ from faultlens.clock import DAY_MS, MINUTE_MS, SECOND_MS
 from faultlens.events import FAILURES, Cause, JobAttributed, JobLabelled, Slot
 from faultlens.internal import NodeAnswer, NodeNews, Observation, OtherUse
 from streams.attribution import Earlier, End, Exit, Said
+from streams.findings import SlowRanks
 from streams.goodput import Ledger
 from streams.samples import Amount
 
@@ -116,7 +117,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     losses: tuple[Loss, ...] = ()
     counted: dict[str, Counted] = {}
     findings: dict[str, int] = {}
-    slow: dict[str, int] = {}
+    slow: SlowRanks = ()
     overflow: int = 0
 
     @property

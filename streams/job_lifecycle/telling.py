@@ -9,6 +9,7 @@ from faultlens.codec import stable_id
 from faultlens.events import Slot
 from faultlens.internal import Held, Released
 from streams import goodput
+from streams.attribution import End
 from streams.job_lifecycle.record import (
     RESEND_MS,
     WINDOW_AFTER_MS,
@@ -88,7 +89,7 @@ def released(job: JobRecord, attempt: Attempt, now_ms: int, *, unexplained: bool
         if not attempt.failed or now_ms < attempt.sent_ms + RESEND_MS:
             return attempt, []
         nodes = unanswered(attempt)
-    emits = [_release(job, attempt, attempt.slots[node], now_ms, unexplained=unexplained) for node in nodes]
+    emits = [_release(job, attempt, end, attempt.slots[node], now_ms, unexplained=unexplained) for node in nodes]
     return replace(attempt, told=word, sent_ms=now_ms), emits
 
 
@@ -98,9 +99,7 @@ def unanswered(attempt: Attempt) -> list[str]:
     return [node for node in attempt.slots if node not in attempt.answers or attempt.answers[node].up_to_ms < closes_ms]
 
 
-def _release(job: JobRecord, attempt: Attempt, slot: Slot, now_ms: int, *, unexplained: bool) -> Emit:
-    end = attempt.end
-    assert end is not None
+def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int, *, unexplained: bool) -> Emit:
     data = Released(
         node=slot.node,
         job_id=job.job_id,

@@ -40,6 +40,7 @@ def folded(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Ob
                 fault,
                 since_ms=min(fault.since_ms, observation.since_ms),
                 last_ms=max(fault.last_ms, observation.last_ms),
+                until_ms=_later(fault.until_ms, observation.until_ms),
                 count=fault.count + observation.count,
             )
             kept[at] = merged
@@ -50,9 +51,17 @@ def folded(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Ob
     return replace(record, faults=faults, overflow=record.overflow + overflow), observation, True
 
 
+def _later(one_ms: int | None, other_ms: int | None) -> int | None:
+    return None if one_ms is None or other_ms is None else max(one_ms, other_ms)
+
+
 def _fold_key(observation: Observation) -> tuple[str, ...]:
     # A fault of a later minute may be another job's; the same storm is one entry.
-    minute = "" if observation.role not in ("application", "sympathetic") else str(observation.since_ms // 600_000)
+    minute = ""
+    if observation.role in ("application", "sympathetic"):
+        minute = str(observation.since_ms // 600_000)
+    elif observation.clears == ("once",):  # it happened and was over: what comes later is another one
+        minute = str(observation.since_ms // 60_000)
     return observation.kind, observation.code, observation.subcode or "", device_key(observation.device), minute
 
 

@@ -42,6 +42,7 @@ def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: Node
     family, driver = fault.gpu_family or record.gpu_family, fault.driver_version or record.driver_version
     judgement = catalogue.resolve(fault.kind, fault.code, subcode=fault.subcode, family=family, driver=driver)
     device = named(record, fault.device)
+    lasts = judgement.clears != ("once",)
     return Observation(
         id=event.id,
         source=event.source,
@@ -62,7 +63,8 @@ def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: Node
         domains=fault.domains or record.domains,
         gpu_family=family,
         driver_version=driver,
-        open=judgement.clears != ("once",),
+        open=lasts,
+        until_ms=None if lasts else event.time_ms,
         **_judged(judgement),
     )
 

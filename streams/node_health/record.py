@@ -61,9 +61,10 @@ class Standing(Struct, frozen=True, gc=False):
 class NodeRecord(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of a node.
 
-    `introduced`: a node event named it; `covered`: it has reported health at least once. `report_ms` is its newest report's own time, `reported_ms` when
-    that arrived, `looked_ms` when its silence was last judged. `counted_ms`: up to when its time was told to the objectives; `late_ms` of the time since then no
-    report vouched for. `use_ms`: what its GPUs were used for in [use_from_ms, use_to_ms).
+    `introduced`: a node event named it; `covered`: it has reported health at least once. `report_ms` is its newest
+    report's own time, `reported_ms` when that arrived, `looked_ms` when its silence was last judged. `counted_ms`: up
+    to when its time was told to the objectives; `late_ms` of the time since then no report vouched for. `use_ms`:
+    what its GPUs were used for in [use_from_ms, use_to_ms).
     """
 
     node: str

@@ -59,7 +59,7 @@ def glance(raw: bytes) -> tuple[str, str]:
     return ("" if event_type is None else event_type.topic), seen.subject
 
 
-def dead_letter(  # noqa: PLR0913 - what the contract asks of a dead letter
+def dead_letter(
     value: bytes, origin: Origin, *, reason: str, error: str, at_ms: int, sha256: str | None = None
 ) -> Sent:
     """Return the dead letter of a record. `sha256` is given where `value` is only the record's beginning."""
