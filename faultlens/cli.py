@@ -32,6 +32,9 @@ class Verb:
 
 VERBS: Final[dict[str, Verb]] = {
     "replay": Verb("faultlens.cli_replay", "replay", "Say of every failed job in recorded events whose fault it was."),
+    "check": Verb("faultlens.cli_check", "check", "Say whether settings, data and connections are right."),
+    "migrate": Verb("faultlens.cli_check", "migrate", "Bring the store's tables up to date."),
+    "schema": Verb("faultlens.cli_check", "schema", "Print the JSON Schema of events, or the contract as AsyncAPI."),
 }
 
 

@@ -24,6 +24,8 @@ _SETTINGS: Final = {"max_partitions_per_insert_block": 0}
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 _DATA_ERRORS: Final = frozenset({6, 27, 38, 41, 53, 69, 117, 131, 691})
 _UNKNOWN_TABLE_OR_COLUMN: Final = frozenset({16, 47, 60, 81})
+# What the engine leaves in a directory that holds no table yet.
+_ENGINES_OWN: Final = frozenset({"tmp", "status"})
 _FORMS: Final = "chdb:///absolute/path, a path, or clickhouse://user@host:8123/database (clickhouses:// for TLS)"
 
 
@@ -245,6 +247,9 @@ def _open_embedded(driver: Any, place: Embedded) -> Any:
         raise WorldError(f"the store's directory {place.path} cannot be made: {error.strerror}") from None
     if not os.access(place.path, os.W_OK | os.X_OK):
         raise WorldError(f"the store's directory {place.path} is not writable")
+    found = {entry.name for entry in place.path.iterdir()}
+    if found - _ENGINES_OWN and "metadata" not in found:
+        raise ConfigurationError(f"{place.path} holds other files and no store: name a new or empty directory")
     if holder := _holder(place.path / "status"):
         raise WorldError(
             f"the store at {place} is open in another process ({holder}): stop that one, or use another directory"

@@ -79,17 +79,24 @@ def pending(migrations: Sequence[Migration], applied: Mapping[int, str]) -> list
     return [migration for migration in migrations if migration.number not in applied]
 
 
+def outstanding(store: Store, *, directory: Path = DIRECTORY) -> list[Migration]:
+    """Return the migrations that the store still needs, without changing it. Raises what `pending` does."""
+    begun = store.query(
+        "SELECT name FROM system.tables WHERE database = currentDatabase() AND name = 'schema_migrations'"
+    )
+    applied = store.query("SELECT number, checksum FROM schema_migrations FINAL") if begun else []
+    return pending(load_migrations(directory), {row["number"]: row["checksum"] for row in applied})
+
+
 def migrate(store: Store, *, profile: Profile | None = None, directory: Path = DIRECTORY) -> list[str]:
     """Bring the store's tables up to date and return the names of the migrations applied, none if it was.
 
     A migration that failed half-way is applied again: every statement can be repeated. WorldError: the store failed.
     """
     chosen = profile or store.profile
-    store.command(rendered(_LEDGER, chosen))
-    applied = {
-        row["number"]: row["checksum"] for row in store.query("SELECT number, checksum FROM schema_migrations FINAL")
-    }
-    due = pending(load_migrations(directory), applied)
+    due = outstanding(store, directory=directory)
+    if due:
+        store.command(rendered(_LEDGER, chosen))
     for migration in due:
         for statement in statements(migration.sql):
             store.command(rendered(statement, chosen))

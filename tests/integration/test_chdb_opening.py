@@ -108,6 +108,13 @@ def test_a_path_that_cannot_be_a_directory_is_refused_with_the_reason(tmp_path: 
             open_store(str(path))
 
 
+def test_a_directory_of_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(ConfigurationError, match="holds other files and no store"):
+        open_store(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
 def test_a_server_that_is_not_there_is_named_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULTLENS_STORE_PASSWORD", "hunter2")
     with pytest.raises(WorldError, match=r"clickhouse://default@127\.0\.0\.1:9/default cannot be reached") as refused:

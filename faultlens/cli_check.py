@@ -1,0 +1,176 @@
+"""`faultlens check`, `migrate` and `schema`: is the installation right, is the store up to date, what is an event."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from faultlens.asyncapi import asyncapi, event_schema, text_of
+from faultlens.catalogue import load_catalogue
+from faultlens.errors import ConfigurationError, FaultlensError, UsageError, WorldError
+from faultlens.objectives import load_objectives
+from faultlens.settings import PREFIX, load_settings, unknown_variables
+from faultlens.signatures import load_signatures
+from faultlens.store import Embedded, open_store, parse_dsn
+from sinks.migrate import migrate as bring_up_to_date
+from sinks.migrate import outstanding
+from slo.wording import printable
+
+EXIT_BAD: Final = 1
+_CONNECT_SECONDS: Final = 3.0
+_LINE: Final = 2_000
+
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one part of the installation; a `problem` makes the check fail, a `warning` does not."""
+
+    part: str
+    level: Literal["ok", "warning", "problem"]
+    message: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a site adds to the shipped data, and where its store is."""
+
+    catalogue: list[Path]
+    signatures: list[Path]
+    objectives: Path | None
+    store: str | None
+
+
+def check(
+    *,
+    store: StoreOption = None,
+    catalogue: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="A site's own fault catalogue; may be repeated.")
+    ] = None,
+    signatures: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures; may be repeated.")
+    ] = None,
+    objectives: Annotated[Path | None, typer.Option(metavar="FILE", help="A site's own objectives.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check settings, catalogue, signatures, objectives and the connections that are configured.
+
+    Ends with 1 if something is wrong, and says what, where, and what to do.
+    """
+    findings = list(_findings(Sources(catalogue or [], signatures or [], objectives, store)))
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        typer.echo("\n".join(line for finding in findings for line in _lines(finding)))
+    if any(finding.level == "problem" for finding in findings):
+        raise typer.Exit(EXIT_BAD)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    first, *more = finding.message.splitlines() or [""]
+    yield f"{finding.level:<8} {finding.part:<11} {printable(first, limit=_LINE)}"
+    for line in more:
+        yield f"{'':20} {printable(line, limit=_LINE)}"
+
+
+def _findings(sources: Sources) -> Iterator[Finding]:
+    yield _part("settings", _settings)
+    for name in unknown_variables(list(os.environ)):
+        yield Finding("settings", "warning", f"{name} is not a setting of faultlens: is it misspelt?")
+    yield _part("catalogue", lambda: f"version {load_catalogue(sources.catalogue).version}")
+    yield _part("signatures", lambda: f"version {load_signatures(sources.signatures).version}")
+    yield _part("objectives", lambda: f"version {load_objectives(sources.objectives).version}")
+    yield _part("store", lambda: _store(sources.store or load_settings().store))
+    for address in _brokers():
+        yield _part("brokers", partial(_broker, address))
+
+
+def _part(part: str, say: Callable[[], str]) -> Finding:
+    """Return what `say` says, or the error that it raises: of several wrong parts each is named."""
+    try:
+        return Finding(part, "ok", say())
+    except FaultlensError as error:
+        return Finding(part, "problem", str(error))
+
+
+def _settings() -> str:
+    settings = load_settings()
+    settings.password()
+    names = sorted(f"{PREFIX}{name.upper()}" for name in settings.model_fields_set)
+    return ", ".join(names) or "none set, defaults hold"
+
+
+def _store(dsn: str) -> str:
+    place = parse_dsn(dsn)
+    if isinstance(place, Embedded) and not place.path.exists():
+        return f"{place} is not there yet: the first replay makes it"
+    with open_store(dsn) as store:
+        missing = [migration.name for migration in outstanding(store)]
+    if missing:
+        raise ConfigurationError(f"{place} lacks {', '.join(missing)}: run `faultlens migrate`")
+    return f"{place} is up to date"
+
+
+def _brokers() -> list[str]:
+    try:
+        return [address.strip() for address in (load_settings().brokers or "").split(",") if address.strip()]
+    except ConfigurationError:
+        return []  # told of under settings
+
+
+def _broker(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigurationError(f"{PREFIX}BROKERS: {address!r} is not host:port")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise WorldError(f"{address} cannot be reached: {error}") from None
+    return f"{address} answers"
+
+
+def migrate(
+    *,
+    store: StoreOption = None,
+    replicated: Annotated[
+        bool, typer.Option("--replicated", help="A cluster's tables: replicated engines on all its servers.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the store's tables up to date; without effect if they are."""
+    dsn = store or load_settings().store
+    with open_store(dsn) as target:
+        if replicated and target.profile == "chdb":
+            raise UsageError(f"{target} is an embedded store, which cannot be replicated")
+        applied = bring_up_to_date(target, profile="replicated" if replicated else None)
+    if as_json:
+        typer.echo(json.dumps({"store": str(parse_dsn(dsn)), "applied": applied}))
+    else:
+        typer.echo("\n".join(f"applied {name}" for name in applied) or "up to date")
+
+
+def schema(
+    type_: Annotated[
+        str | None, typer.Argument(metavar="[TYPE]", help="Such as faultlens.node.fault.v1; without it all.")
+    ] = None,
+    *,
+    as_asyncapi: Annotated[
+        bool, typer.Option("--asyncapi", help="The AsyncAPI 3 document of all topics and their events.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of one type of event or of all, or the contract as AsyncAPI."""
+    if as_asyncapi and type_ is not None:
+        raise UsageError("--asyncapi describes all types: leave the type out")
+    typer.echo(text_of(asyncapi() if as_asyncapi else event_schema(type_)), nl=False)
