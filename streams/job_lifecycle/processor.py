@@ -15,16 +15,14 @@ from faultlens.internal import NodeAnswer, NodeEvidence, NodeNews
 from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
 from streams.context import Context
-from streams.job_lifecycle import bookkeeping, counting, ending, noticing, telling
-from streams.job_lifecycle.deciding import Judge, stub_of
+from streams.job_lifecycle import bookkeeping, counting, ending, noticing, resting, telling
+from streams.job_lifecycle.deciding import Judge
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
-    AMENDED_FOR_MS,
     ATTEMPTS_MAX,
     RESEND_MS,
     SEEN_BYTES,
-    STUBS_MAX,
     WINDOW_AFTER_MS,
     Attempt,
     JobRecord,
@@ -97,7 +95,10 @@ class JobLifecycleProcessor:
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
         """Return what is due: ends nobody reported, final verdicts, words sent again, hourly ledgers."""
-        job, emits = noticing.waiting(cast("JobRecord", state), now_ms)
+        awake = resting.rested(cast("JobRecord", state), now_ms)
+        if awake is None:
+            return Effects(None)
+        job, emits = noticing.waiting(awake, now_ms)
         for number, attempt in list(job.attempts.items()):
             due = bookkeeping.due_ms(attempt)
             if due is not None and due <= now_ms:
@@ -135,14 +136,18 @@ class JobLifecycleProcessor:
             if found:
                 job = replace(job, attempts={**job.attempts, number: attempt})
             emits = [*emits, *more, *found]
-        job = _bounded(job, now_ms)
+        job = resting.bounded(job)
         return Effects(job, emits, self._next_wake(job))
 
     def _up_to_date(
         self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int
     ) -> tuple[Attempt, list[Emit]]:
+        if attempt.resting:
+            attempt, emits = self._judge.on_attempt(job, attempt, context, now_ms)
+            attempt, samples = counting.counted(job, attempt, now_ms)
+            return attempt, emits + samples
         attempt = ending.closed(job, attempt, now_ms)
-        emits: list[Emit] = []
+        emits = []
         losses = []
         for loss in attempt.losses:
             loss, told = telling.lost(job, attempt, loss, now_ms)  # noqa: PLW2901
@@ -160,6 +165,7 @@ class JobLifecycleProcessor:
         attempt = bookkeeping.balanced(job, attempt)
         attempt, records = bookkeeping.written(job, attempt, now_ms)
         attempt, samples = counting.counted(job, attempt, now_ms)
+        attempt = resting.settled_ledger(attempt)
         return attempt, [*emits, *verdicts, *words, *records, *samples]
 
     def _next_wake(self, job: JobRecord) -> int | None:
@@ -172,7 +178,12 @@ class JobLifecycleProcessor:
 
 def _due(job: JobRecord, attempt: Attempt) -> list[int]:
     """Return the times at which something about the attempt is due."""
-    due = [ending.due_ms(job, attempt), bookkeeping.due_ms(attempt), counting.due_ms(job, attempt)]
+    due = [
+        ending.due_ms(job, attempt),
+        bookkeeping.due_ms(attempt),
+        counting.due_ms(job, attempt),
+        resting.due_ms(attempt),
+    ]
     for loss in attempt.losses:
         if loss.decision is None or not loss.decision.finalised:
             closes_ms = loss.at_ms + WINDOW_AFTER_MS
@@ -197,23 +208,3 @@ def _unexplained(attempt: Attempt) -> bool:
     """Return whether the failure is known by nothing better than a symptom."""
     decision = attempt.decision
     return attempt.failed and decision is not None and decision.verdict.basis == "assumed"
-
-
-def _bounded(job: JobRecord, now_ms: int) -> JobRecord:
-    """Return the job with its oldest settled attempts folded into stubs, beyond the limits of what is kept."""
-    if len(job.attempts) <= ATTEMPTS_MAX:
-        return job
-    attempts, stubs = dict(job.attempts), dict(job.stubs)
-    for number, attempt in job.attempts.items():
-        end = attempt.end
-        if len(attempts) <= ATTEMPTS_MAX or end is None:
-            break
-        settled = not attempt.failed or (attempt.decision is not None and attempt.decision.finalised)
-        if not settled and now_ms < end.at_ms + AMENDED_FOR_MS:
-            break
-        stub = stub_of(attempt)
-        if stub is not None:
-            stubs[number] = stub
-        del attempts[number]
-    kept = dict(sorted(stubs.items())[-STUBS_MAX:])
-    return replace(job, attempts=attempts, stubs=kept)

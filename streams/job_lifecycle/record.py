@@ -117,6 +117,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     losses: tuple[Loss, ...] = ()
     counted: dict[str, Counted] = {}
     findings: dict[str, int] = {}
+    resting: bool = False
     slow: SlowRanks = ()
     overflow: int = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,8 @@ from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
 from faultlens.internal import Condition, Held, LaneCensus, Observation, Released
 from streams.context import Context
-from streams.node_health import accounting, conditions, judging, routing
+from streams.node_health import accounting, conditions, describing, judging, routing
+from streams.node_health.describing import PASSED
 from streams.node_health.record import (
     HELD_MAX,
     MISSED_INTERVALS,
@@ -28,8 +29,6 @@ from streams.node_health.record import (
 )
 from streams.node_health.standing import maintenance_of, stand
 from streams.processor import Effects, Emit
-
-_PASSED: Final = frozenset({"pass", "off"})
 
 
 class NodeHealthProcessor:
@@ -61,10 +60,12 @@ class NodeHealthProcessor:
         data = event.data
         if type(data) is NodeHealth:
             if self._is_quiet(record, event, data, context):
-                quiet = replace(record, report_ms=event.time_ms, reported_ms=now_ms, late_ms=_late(record, event))
+                quiet = replace(
+                    record, report_ms=event.time_ms, reported_ms=now_ms, late_ms=describing.late(record, event)
+                )
                 return Effects(quiet, (), self._next_wake(quiet))
         elif (mark := fingerprint(event.source, event.id)) in record.seen:
-            return Effects(record, (), self._next_wake(record))
+            return Effects(record, (), self._next_wake(record), duplicate=True)
         else:
             record = replace(record, seen=(record.seen + mark)[-SEEN_BYTES:])
         record = accounting.used(record, now_ms)
@@ -129,7 +130,7 @@ class NodeHealthProcessor:
             and report.driver_version == record.driver_version
             and report.devices is None
             and len(report.checks) == len(record.checks)
-            and (report.checks == record.checks or all(c.status in _PASSED for c in report.checks))
+            and (report.checks == record.checks or all(c.status in PASSED for c in report.checks))
             and int(report.interval_s * SECOND_MS) == record.interval_ms
         )
 
@@ -143,9 +144,9 @@ class NodeHealthProcessor:
         if new_boot:
             record, emits = self._rebooted(record, event, now_ms)
         found = conditions.failing_checks(self._catalogue, record, event, report, now_ms=now_ms)
-        record = _described(record, event, report, now_ms=now_ms)
+        record = describing.described(record, event, report, now_ms=now_ms)
         record, over = conditions.cleared_by_checks(record, report.checks, event.time_ms)
-        record, returned = _returned(record, event.time_ms)
+        record, returned = describing.returned(record, event.time_ms)
         emits += self._told(record, (*over, *returned), "cleared", now_ms)
         for observation in found:
             record, told = self._with_condition(record, observation, now_ms)
@@ -175,12 +176,12 @@ class NodeHealthProcessor:
     def _on_fault(
         self, record: NodeRecord, event: Event, fault: NodeFault, now_ms: int, context: Context
     ) -> tuple[NodeRecord, list[Emit]]:
-        record = _introduced(record, event, fault.cluster, fault.pool, fault.domains)
+        record = describing.introduced(record, event, fault.cluster, fault.pool, fault.domains)
         observation = judging.of_fault(self._catalogue, record, event, fault, now_ms=now_ms)
         old = conditions.before_this_boot(record, event, fault.boot_id)
         if old:
             observation = replace(observation, open=False)
-        elif _passed_since(record, observation):
+        elif describing.passed_since(record, observation):
             observation = replace(observation, open=False, until_ms=record.report_ms)
         record, entry, is_new = conditions.folded(record, observation)
         emits = routing.to_holders(record, [entry], now_ms) if is_new and not fault.synthetic else []
@@ -193,14 +194,14 @@ class NodeHealthProcessor:
     def _on_act(
         self, record: NodeRecord, event: Event, act: NodeActed, now_ms: int, context: Context
     ) -> tuple[NodeRecord, list[Emit]]:
-        record = _introduced(record, event, act.cluster, None, {})
+        record = describing.introduced(record, event, act.cluster, None, {})
         emits: list[Emit] = []
         observation = judging.of_act(record, event, act, now_ms=now_ms)
         if observation is not None:
             record, entry, _ = conditions.folded(record, observation)
             emits = routing.to_holders(record, [entry], now_ms)
         done = Acts(event.time_ms, act.planned, act.actor, act.reason or "", act.command_id)
-        record = _acted(record, act.action, done)
+        record = describing.acted(record, act.action, done)
         if act.action in ("reboot", "replace", "remove"):
             emits += routing.news(record, "down", event.time_ms, now_ms, record.held.values())
         return record, emits
@@ -345,77 +346,3 @@ class NodeHealthProcessor:
             emits.append(Emit(topics.CONDITIONS, record.cluster, f"{name}-{phase}-{now_ms}", now_ms, data))
         over = [o for o in changed if o.until_ms is not None]
         return emits + (routing.to_holders(record, over, now_ms) if over else [])
-
-
-def _late(record: NodeRecord, event: Event) -> int:
-    """Return the time since the last count that no report vouched for, the one at hand included."""
-    vouched_to_ms = max(record.report_ms + MISSED_INTERVALS * record.interval_ms, record.counted_ms)
-    return record.late_ms + max(0, event.time_ms - vouched_to_ms) if record.covered else 0
-
-
-def _described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: int) -> NodeRecord:
-    """Return the record with what the report says of the node itself."""
-    return replace(
-        record,
-        cluster=report.cluster,
-        pool=report.pool or record.pool,
-        domains=report.domains or record.domains,
-        gpu_family=report.gpu_family or record.gpu_family,
-        driver_version=report.driver_version or record.driver_version,
-        agent_version=report.agent_version,
-        boot_id=report.boot_id or record.boot_id,
-        boot_ms=record.boot_ms,
-        host_id=report.host_id or report.provider_id or record.host_id,
-        devices=report.devices if report.devices is not None else record.devices,
-        gpus_total=report.gpus_total,
-        gpus_allocatable=report.gpus_allocatable,
-        covered=True,
-        introduced=True,
-        interval_ms=int(report.interval_s * SECOND_MS),
-        late_ms=_late(record, event),
-        report_ms=event.time_ms,
-        reported_ms=now_ms,
-        checks=report.checks,
-        removed=None,
-        down=None if record.down is None or event.time_ms > record.down.since_ms + 2 * MINUTE_MS else record.down,
-    )
-
-
-def _returned(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
-    """Return the record as no longer silent, and the silence that is over."""
-    if record.silent_since_ms is None:
-        return record, ()
-    over = tuple(replace(f, open=False, until_ms=at_ms) for f in record.faults if f.code == "silent" and f.open)
-    faults = tuple(next((o for o in over if o.id == f.id), f) for f in record.faults)
-    return replace(record, silent_since_ms=None, faults=faults), over
-
-
-def _passed_since(record: NodeRecord, observation: Observation) -> bool:
-    """Return whether a report later than the fault already passed the check that clears it."""
-    if observation.since_ms >= record.report_ms:
-        return False
-    passing = {c.name for c in record.checks if c.status in _PASSED}
-    return any(clear.removeprefix("check:") in passing for clear in observation.clears)
-
-
-def _introduced(
-    record: NodeRecord, event: Event, cluster: str, pool: str | None, domains: dict[str, str]
-) -> NodeRecord:
-    if record.introduced:
-        return record
-    return replace(record, introduced=True, cluster=cluster, pool=pool, domains=domains)
-
-
-def _acted(record: NodeRecord, action: str, done: Acts) -> NodeRecord:
-    """Return the record after somebody's action."""
-    if action == "cordon":
-        return replace(record, cordon=done)
-    if action == "uncordon":
-        return replace(record, cordon=None, drain=None)
-    if action == "drain":
-        return replace(record, drain=done)
-    if action in ("reboot", "replace"):
-        return replace(record, down=done)
-    if action == "remove":
-        return replace(record, removed=done)
-    return replace(record, removed=None, cordon=None, drain=None)

@@ -1,0 +1,87 @@
+"""What becomes of attempts that nothing can change any more: they shrink, and are forgotten in the end."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from streams import goodput
+from streams.job_lifecycle.deciding import stub_of
+from streams.job_lifecycle.record import (
+    AMENDED_FOR_MS,
+    ATTEMPTS_MAX,
+    STUB_KEPT_MS,
+    STUBS_MAX,
+    Attempt,
+    JobRecord,
+)
+
+
+def due_ms(attempt: Attempt) -> int | None:
+    """Return when the attempt may shrink, or be forgotten; None: it has not ended, or waits for its final verdict."""
+    if attempt.end is None or not _settled(attempt):
+        return None
+    return attempt.closes_ms + (STUB_KEPT_MS if attempt.resting else AMENDED_FOR_MS)
+
+
+def _settled(attempt: Attempt) -> bool:
+    return not attempt.failed or (attempt.decision is not None and attempt.decision.finalised)
+
+
+def rested(job: JobRecord, now_ms: int) -> JobRecord | None:
+    """Return the job without what can no longer matter at `now_ms`; None: nothing of it can.
+
+    For a week evidence may amend a verdict. After that only a label can: of a failed attempt the verdict stays, of
+    others nothing.
+    """
+    attempts = {}
+    for number, attempt in job.attempts.items():
+        due = due_ms(attempt)
+        if due is None or now_ms < due:
+            attempts[number] = attempt
+        elif not attempt.resting and attempt.decision is not None:
+            attempts[number] = _slim(attempt)
+    if len(attempts) == len(job.attempts) and all(attempts[n] is job.attempts[n] for n in attempts):
+        return job
+    if not attempts and not job.stubs:
+        return None
+    return replace(job, attempts=attempts, seen=job.seen if attempts else b"")
+
+
+def _slim(attempt: Attempt) -> Attempt:
+    """Return an attempt with its end, verdict and counts, and nothing that they rested on."""
+    return replace(
+        attempt,
+        resting=True,
+        slots={node: replace(slot, devices=None, ranks=None) for node, slot in list(attempt.slots.items())[:8]},
+        ledger=None,
+        exits=attempt.exits[:1],
+        observations={},
+        others=(),
+        answers={},
+        news={},
+        slow=(),
+    )
+
+
+def settled_ledger(attempt: Attempt) -> Attempt:
+    """Return an attempt that has its final verdict with its ledger's evidence laid down as pieces of time."""
+    ledger = attempt.ledger
+    if ledger is None or not ledger.closed or not _settled(attempt):
+        return attempt
+    return replace(attempt, ledger=goodput.rested(ledger))
+
+
+def bounded(job: JobRecord) -> JobRecord:
+    """Return the job with its oldest settled attempts folded into stubs, beyond the limit of what is kept whole."""
+    if len(job.attempts) <= ATTEMPTS_MAX:
+        return job
+    attempts, stubs = dict(job.attempts), dict(job.stubs)
+    for number, attempt in job.attempts.items():
+        if len(attempts) <= ATTEMPTS_MAX or attempt.end is None or not _settled(attempt):
+            break
+        stub = stub_of(attempt)
+        if stub is not None:
+            stubs[number] = stub
+        del attempts[number]
+    kept = dict(sorted(stubs.items())[-STUBS_MAX:])
+    return replace(job, attempts=attempts, stubs=kept)

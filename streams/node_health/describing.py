@@ -1,0 +1,87 @@
+"""What reports and actions say of the node itself, put into its record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from faultlens.clock import MINUTE_MS, SECOND_MS
+from faultlens.codec import Event
+from faultlens.events import NodeHealth
+from faultlens.internal import Observation
+from streams.node_health.record import MISSED_INTERVALS, Acts, NodeRecord
+
+PASSED: Final = frozenset({"pass", "off"})
+
+
+def late(record: NodeRecord, event: Event) -> int:
+    """Return the time since the last count that no report vouched for, the one at hand included."""
+    vouched_to_ms = max(record.report_ms + MISSED_INTERVALS * record.interval_ms, record.counted_ms)
+    return record.late_ms + max(0, event.time_ms - vouched_to_ms) if record.covered else 0
+
+
+def described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: int) -> NodeRecord:
+    """Return the record with what the report says of the node itself."""
+    return replace(
+        record,
+        cluster=report.cluster,
+        pool=report.pool or record.pool,
+        domains=report.domains or record.domains,
+        gpu_family=report.gpu_family or record.gpu_family,
+        driver_version=report.driver_version or record.driver_version,
+        agent_version=report.agent_version,
+        boot_id=report.boot_id or record.boot_id,
+        host_id=report.host_id or report.provider_id or record.host_id,
+        devices=report.devices if report.devices is not None else record.devices,
+        gpus_total=report.gpus_total,
+        gpus_allocatable=report.gpus_allocatable,
+        covered=True,
+        introduced=True,
+        interval_ms=int(report.interval_s * SECOND_MS),
+        late_ms=late(record, event),
+        report_ms=event.time_ms,
+        reported_ms=now_ms,
+        checks=report.checks,
+        removed=None,
+        down=None if record.down is None or event.time_ms > record.down.since_ms + 2 * MINUTE_MS else record.down,
+    )
+
+
+def returned(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    """Return the record as no longer silent, and the silence that is over."""
+    if record.silent_since_ms is None:
+        return record, ()
+    over = tuple(replace(f, open=False, until_ms=at_ms) for f in record.faults if f.code == "silent" and f.open)
+    faults = tuple(next((o for o in over if o.id == f.id), f) for f in record.faults)
+    return replace(record, silent_since_ms=None, faults=faults), over
+
+
+def passed_since(record: NodeRecord, observation: Observation) -> bool:
+    """Return whether a report later than the fault already passed the check that clears it."""
+    if observation.since_ms >= record.report_ms:
+        return False
+    passing = {c.name for c in record.checks if c.status in PASSED}
+    return any(clear.removeprefix("check:") in passing for clear in observation.clears)
+
+
+def introduced(record: NodeRecord, event: Event, cluster: str, pool: str | None, domains: dict[str, str]) -> NodeRecord:
+    """Return the record with what the first event of a node that never reported says of where it is."""
+    if record.introduced:
+        return record
+    return replace(record, introduced=True, cluster=cluster, pool=pool, domains=domains)
+
+
+def acted(record: NodeRecord, action: str, done: Acts) -> NodeRecord:
+    """Return the record after somebody's action."""
+    if action == "cordon":
+        return replace(record, cordon=done)
+    if action == "uncordon":
+        return replace(record, cordon=None, drain=None)
+    if action == "drain":
+        return replace(record, drain=done)
+    if action in ("reboot", "replace"):
+        return replace(record, down=done)
+    if action == "remove":
+        return replace(record, removed=done)
+    return replace(record, removed=None, cordon=None, drain=None)
