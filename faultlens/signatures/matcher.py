@@ -1,4 +1,4 @@
-"""Finds every signature in a text with one pass, then looks only for those that occur."""
+"""Finds signatures in a text: one pass says which can occur, and only those are looked for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from faultlens.signatures.model import TEXT_LIMIT, Match, Signature, Where
 from faultlens.signatures.normalise import normalise
 
 # Of a line that a loop prints a thousand times the first and the last ones say everything.
-OCCURRENCES_KEPT: Final = 8
+OCCURRENCES_KEPT: Final = 4
 # A gang's thousand ranks print the same tail; at most 8 KiB each, so the memory is bounded by 4 MiB.
 TEXTS_REMEMBERED: Final = 512
-# A DFA over hundreds of patterns outgrows RE2's default of 8 MiB; it fills lazily, with what texts need.
-DFA_MEMORY_BYTES: Final = 256 << 20
 
 _MASKING_ROLES: Final = frozenset({"advice", "quote"})
 _Span = tuple[int, int]
@@ -27,13 +25,11 @@ class PatternError(ValueError):
     """A pattern that RE2 does not take."""
 
 
-def pattern_options(max_mem: int | None = None) -> re2.Options:
+def pattern_options() -> re2.Options:
     """Options for all patterns: bytes for letters, so that any encoding can be read and offsets are cheap."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
-    if max_mem is not None:
-        options.max_mem = max_mem
     return options
 
 
@@ -43,9 +39,14 @@ def compile_pattern(pattern: str) -> re2._Regexp:
         raise PatternError("a pattern must be ASCII, since texts are matched byte by byte")
     try:
         # Not re2.compile: its cache of 128 patterns is smaller than a set.
-        return re2._Regexp(f"(?m:{pattern})".encode(), pattern_options())  # noqa: SLF001
+        return re2._Regexp(_lines(pattern), pattern_options())  # noqa: SLF001
     except re2.error as error:
         raise PatternError(f"not RE2 syntax: {error}") from error
+
+
+def _lines(pattern: str) -> bytes:
+    """The pattern for RE2, with `^` and `$` at the ends of lines."""
+    return f"(?m:{pattern})".encode()
 
 
 class _Located:
@@ -63,6 +64,9 @@ class _Located:
     def line_number(self, position: int) -> int:
         return bisect_right(self._starts, position)
 
+    def line_start(self, line_number: int) -> int:
+        return self._starts[line_number - 1]
+
     def line_end(self, position: int) -> int:
         end = self.data.find(b"\n", position)
         return len(self.data) if end < 0 else end
@@ -79,92 +83,101 @@ class _Located:
 
 
 class _Compiled:
-    """The signatures that apply to one kind of text, as one automaton and as single patterns."""
+    """The signatures that apply to one kind of text.
 
-    def __init__(self, signatures: Sequence[Signature], dfa_memory_bytes: int) -> None:
+    RE2's filter looks, in one pass, for the literals that each pattern needs, and names the few patterns that can
+    occur. (One automaton over all patterns is slower on texts it has not seen: it builds a new state for nearly
+    every byte of them; `bench/signatures.py` shows both.)
+    """
+
+    def __init__(self, signatures: Sequence[Signature]) -> None:
         self.signatures = signatures
         self.patterns = [compile_pattern(signature.pattern) for signature in signatures]
         self.groups = [
             {name.decode(): index for name, index in pattern.groupindex.items()} for pattern in self.patterns
         ]
-        self._set = re2.Set.SearchSet(pattern_options(dfa_memory_bytes))
+        self._filter = re2.Filter()
         for signature in signatures:
-            self._set.Add(f"(?m:{signature.pattern})".encode())
-        # It matches every text. A set that ran out of memory reports no match at all: then this is missing.
-        self._always = self._set.Add(b"(?:)")
-        self._set.Compile()
+            self._filter.Add(_lines(signature.pattern), pattern_options())
+        if signatures:
+            self._filter.Compile()
 
-    def occurring(self, data: bytes) -> Iterable[int]:
-        """Indexes of the signatures that occur in the data, or of all when the automaton gave up."""
-        found = self._set.Match(data)
-        if found is None or self._always not in found:
-            return range(len(self.signatures))
-        return sorted(index for index in found if index != self._always)
+    def candidates(self, data: bytes) -> Sequence[int]:
+        """Indexes of the signatures that can occur in the data, in their order."""
+        if not self.signatures:
+            return ()
+        return sorted(self._filter.Match(data, potential=True) or ())
 
 
 class SignatureSet:
     """Compiled signatures. Reading is free of side effects but for a bounded memory of texts seen."""
 
-    def __init__(
-        self,
-        signatures: Iterable[Signature],
-        *,
-        version: str,
-        dfa_memory_bytes: int = DFA_MEMORY_BYTES,
-    ) -> None:
+    def __init__(self, signatures: Iterable[Signature], *, version: str) -> None:
         self.signatures: tuple[Signature, ...] = tuple(signatures)
         self.version = version
         kinds: tuple[Where, ...] = ("log_tail", "message", "reason")
         self._compiled: Mapping[Where, _Compiled] = {
-            kind: _Compiled([s for s in self.signatures if kind in s.where], dfa_memory_bytes) for kind in kinds
+            kind: _Compiled([s for s in self.signatures if kind in s.where]) for kind in kinds
         }
         self._scan = lru_cache(maxsize=TEXTS_REMEMBERED)(self._scan_anew)
 
     def scan(self, text: str, *, where: Where = "log_tail") -> tuple[Match, ...]:
         """All matches in the order of the text, without those inside advice or quoted source code.
 
-        Of a signature that occurs more than 16 times the first 8 and the last 8 are kept.
+        Of a signature that occurs more than 8 times the first 4 and the last 4 are kept.
         """
         return self._scan(text, where)
 
     def _scan_anew(self, text: str, where: Where) -> tuple[Match, ...]:
         compiled = self._compiled[where]
         located = _Located(normalise(text))
-        indexes = compiled.occurring(located.data)
-        masks = [
-            span
-            for index in indexes
-            if compiled.signatures[index].role in _MASKING_ROLES
-            for span in _masks(compiled, index, located)
-        ]
-        matches = [match for index in indexes for match in _matches(compiled, index, located, sorted(masks))]
+        indexes = compiled.candidates(located.data)
+        masks = _Masks(compiled, indexes, located)
+        matches = [match for index in indexes for match in _matches(compiled, index, located, masks)]
         return tuple(sorted(matches, key=lambda match: (match.offset, match.id)))
 
 
-def _masks(compiled: _Compiled, index: int, located: _Located) -> Iterator[_Span]:
-    """From where an advice begins to the end of its line; exactly what a quote covers."""
-    to_line_end = compiled.signatures[index].role == "advice"
-    for found in compiled.patterns[index].finditer(located.data):
-        start, end = found.span()
-        yield start, located.line_end(end) if to_line_end else end
+class _Masks:
+    """What advice and quotes cover. Looked for only around lines that matter: a traceback quotes every other line."""
+
+    def __init__(self, compiled: _Compiled, indexes: Iterable[int], located: _Located) -> None:
+        self._masking = [
+            (compiled.patterns[index], compiled.signatures[index].role == "advice")
+            for index in indexes
+            if compiled.signatures[index].role in _MASKING_ROLES
+        ]
+        self._located = located
+        self._of_line: dict[int, list[_Span]] = {}
+
+    def cover(self, position: int) -> bool:
+        """Whether the byte stands inside advice or a quote."""
+        line_number = self._located.line_number(position)
+        if line_number not in self._of_line:
+            self._of_line[line_number] = list(self._around(line_number))
+        return any(start <= position < end for start, end in self._of_line[line_number])
+
+    def _around(self, line_number: int) -> Iterator[_Span]:
+        """Advice masks from its first word to the end of its line; a quote what it matches, from the line before on."""
+        begin = self._located.line_start(max(line_number - 1, 1))
+        end = self._located.line_end(self._located.line_start(line_number))
+        for pattern, to_line_end in self._masking:
+            for found in pattern.finditer(self._located.data, begin, end):
+                start, stop = found.span()
+                yield start, self._located.line_end(stop) if to_line_end else stop
 
 
-def _matches(compiled: _Compiled, index: int, located: _Located, masks: Sequence[_Span]) -> Iterator[Match]:
+def _matches(compiled: _Compiled, index: int, located: _Located, masks: _Masks) -> Iterator[Match]:
     signature = compiled.signatures[index]
     if signature.role == "quote":
         return
     spans = [
         found
         for found in compiled.patterns[index].finditer(located.data)
-        if signature.role == "advice" or not _masked(found.start(), masks)
+        if signature.role == "advice" or not masks.cover(found.start())
     ]
     kept = spans if len(spans) <= 2 * OCCURRENCES_KEPT else spans[:OCCURRENCES_KEPT] + spans[-OCCURRENCES_KEPT:]
     for found in kept:
         yield _match(signature, compiled.groups[index], found, located)
-
-
-def _masked(position: int, masks: Sequence[_Span]) -> bool:
-    return any(start <= position < end for start, end in masks)
 
 
 def _match(signature: Signature, groups: Mapping[str, int], found: re2._Match, located: _Located) -> Match:
