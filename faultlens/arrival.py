@@ -49,20 +49,22 @@ def arrivals(entries: Iterable[Entry]) -> Iterator[Entry]:
     looked at only move forward, and at most nine votes are kept in order: the cost of a record does not depend on
     how far ahead it must be looked.
     """
-    window = _Window(iter(entries))
+    source = iter(entries)
+    window = _Window(source)
     clock_ms: int | None = None
-    while (entry := window.head()) is not None:
-        event = entry.event
-        if event is None:
-            own_ms = window.median_ms() if clock_ms is None else clock_ms
-        elif event.recorded_ms is not None:
-            own_ms = event.recorded_ms
-        else:
-            own_ms = min(event.time_ms, window.median_ms())
-        clock_ms = own_ms if clock_ms is None else max(clock_ms, own_ms)
-        entry.arrived_ms = clock_ms
-        window.pop()
+    while (entry := window.take(clock_ms)) is not None:
+        clock_ms = entry.arrived_ms
         yield entry
+        if window.is_empty:
+            # Nothing was looked at ahead: as long as the records say when they arrived, nobody needs to vote.
+            for recorded in source:
+                event = recorded.event
+                if event is None or event.recorded_ms is None:
+                    window.add(recorded)
+                    break
+                clock_ms = max(clock_ms, event.recorded_ms)
+                recorded.arrived_ms = clock_ms
+                yield recorded
 
 
 class _Window:
@@ -75,13 +77,28 @@ class _Window:
         self._times: dict[str, deque[int]] = {}
         self._votes: list[int] = []
 
-    def head(self) -> Entry | None:
-        """Return the record at hand; None: there is none left."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was looked at beyond the records taken."""
+        return not self._ahead
+
+    def take(self, clock_ms: int | None) -> Entry | None:
+        """Return the record at hand with its arrival, given that of the one before; None: there is none left."""
         if not self._ahead and not self._pull():
             return None
-        return self._ahead[0]
+        entry = self._ahead[0]
+        event = entry.event
+        if event is None:
+            own_ms = self.median_ms() if clock_ms is None else clock_ms
+        elif event.recorded_ms is not None:
+            own_ms = event.recorded_ms
+        else:
+            own_ms = min(event.time_ms, self.median_ms())
+        entry.arrived_ms = own_ms if clock_ms is None else max(clock_ms, own_ms)
+        self._pop()
+        return entry
 
-    def pop(self) -> None:
+    def _pop(self) -> None:
         """Go on to the next record: the next one of the same source votes in place of this one."""
         entry = self._ahead.popleft()
         self._bytes -= len(entry.raw)
@@ -110,17 +127,22 @@ class _Window:
         entry = next(self._entries, None)
         if entry is None:
             return False
+        self.add(entry)
+        return True
+
+    def add(self, entry: Entry) -> None:
+        """Look at one more record: its source votes unless it has done so."""
         self._ahead.append(entry)
         self._bytes += len(entry.raw)
         event = entry.event
-        if event is not None:
-            times = self._times.get(event.source)
-            if times is None:
-                self._times[event.source] = deque((event.time_ms,))
-                insort(self._votes, event.time_ms)
-            else:
-                times.append(event.time_ms)
-        return True
+        if event is None:
+            return
+        times = self._times.get(event.source)
+        if times is None:
+            self._times[event.source] = deque((event.time_ms,))
+            insort(self._votes, event.time_ms)
+        else:
+            times.append(event.time_ms)
 
 
 def placed(event: Event, *, arrived_ms: int, clock_ms: int) -> Event:

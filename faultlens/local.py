@@ -12,7 +12,7 @@ from faultlens.clock import MINUTE_MS, wall_ms
 from faultlens.codec import Decoder, Event
 from faultlens.errors import InvalidEventError
 from faultlens.local_outputs import OutputFiles, Store
-from faultlens.local_pump import INTERNAL, TOPIC_OF, Pump
+from faultlens.local_pump import INTERNAL, Pump
 from faultlens.local_state import load, save
 from faultlens.local_tally import Tally
 from faultlens.recordings import Recording, merged
@@ -23,7 +23,7 @@ from streams.runtime.task import Task
 
 # Without --until: to the end of the evidence window after the last event, and a minute in which all have answered.
 TAIL_MS: Final = 6 * MINUTE_MS
-CHECKPOINT_EVENTS: Final = 1_000
+CHECKPOINT_LINES: Final = 1_000
 
 Progress = Callable[[], None]
 
@@ -77,34 +77,32 @@ class _Run:
 
     def read(self, recordings: Sequence[Recording], progress: Progress) -> None:
         """Take every event of the recordings in order of arrival."""
-        tally, take = self.tally, self._pump.take
-        latest_ms = 0
-        for entry in merged(recordings, Decoder(INPUT_TYPES)):
-            event = entry.event
-            tally.lines += 1
-            if tally.lines % CHECKPOINT_EVENTS == 0:
+        take, store, oldest_ms, latest_ms = self._pump.take, self._store, self._oldest_ms, 0
+        for number, entry in enumerate(merged(recordings, Decoder(INPUT_TYPES)), 1):
+            if number % CHECKPOINT_LINES == 0:
                 self._checkpoint()
                 progress()
+            event = entry.event
+            arrived_ms = entry.arrived_ms
             if event is None:
                 self._bury(entry)
-                continue
-            arrived_ms = entry.arrived_ms
-            if arrived_ms < self._oldest_ms:
-                tally.too_old += 1
-                continue
-            tally.by_topic[TOPIC_OF[event.type]] += 1
-            take(entry, event)
-            if self._store is not None:
-                self._keep(event, entry, self._store)
-            if latest_ms < event.time_ms <= arrived_ms + SKEW_MS:
-                latest_ms = event.time_ms
-            latest_ms = max(latest_ms, arrived_ms)
+            elif arrived_ms < oldest_ms:
+                self.tally.too_old += 1
+            else:
+                take(entry, event)
+                if store is not None:
+                    self._keep(event, entry, store)
+                if latest_ms < event.time_ms <= arrived_ms + SKEW_MS:
+                    latest_ms = event.time_ms
+                elif latest_ms < arrived_ms:
+                    latest_ms = arrived_ms
         self._latest_ms = latest_ms
 
     def finish(self, until_ms: int | None) -> None:
         """Advance the clock to `until_ms` (None: until everything is final) and write what is still held."""
         if self._latest_ms or until_ms is not None:
             self._pump.finish(self._latest_ms + TAIL_MS if until_ms is None else until_ms)
+        self.tally.by_topic.update({t: n for t, n in self._pump.taken().items() if t not in INTERNAL})
         for task in self._pump.tasks:
             self.tally.add(task.counts)
 
@@ -116,6 +114,7 @@ class _Run:
             self._store.close()
 
     def _checkpoint(self) -> None:
+        """Drop what is only needed to write a batch, and let others read what is written so far."""
         self._pump.seal()
         if self._files is not None:
             self._files.flush()

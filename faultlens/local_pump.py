@@ -31,12 +31,19 @@ class Pump:
         self._deliver = deliver
         self._readers = {topic: [task for task in tasks if topic in task.role.topics] for topic in TOPICS}
         self._offsets = {topic: max((t.lane.next.get(topic, 0) for t in tasks), default=0) for topic in TOPICS}
+        self._first = dict(self._offsets)
 
     def take(self, entry: Entry, event: Event) -> None:
         """Take one recorded event to the end of everything that follows from it at once."""
-        now_ms = max(self.clock_ms, entry.arrived_ms)
-        self._advance(now_ms, records=True)
-        self.clock_ms = now_ms
+        now_ms = entry.arrived_ms
+        if now_ms > self.clock_ms:
+            self.clock_ms = now_ms
+        else:
+            now_ms = self.clock_ms
+        for task in self.tasks:
+            if task.soonest_ms <= now_ms:
+                self._advance(now_ms, records=True)
+                break
         topic = TOPIC_OF[event.type]
         offset = self._offsets[topic]
         self._offsets[topic] = offset + 1
@@ -54,7 +61,13 @@ class Pump:
                     entry.line,
                 )
             )
-            self._settle(task)
+            if task.has_sent:
+                self._settle(task)
+
+    def taken(self) -> dict[str, int]:
+        """Return how many records of each topic were taken or delivered so far."""
+        counts = {topic: offset - self._first[topic] for topic, offset in self._offsets.items()}
+        return {topic: count for topic, count in counts.items() if count}
 
     def finish(self, at_ms: int) -> None:
         """Let time pass to `at_ms` without a record and end: wakes fire, and every key writes what it still holds."""
@@ -78,7 +91,7 @@ class Pump:
             first: Task | None = None
             first_ms = to_ms + 1
             for task in self.tasks:
-                if task.soonest_ms() < first_ms:
+                if task.soonest_ms < first_ms:
                     due_ms = task.due(first_ms - 1, surveys=records or task.role.processor.surveys_while_idle)
                     if due_ms is not None:
                         first, first_ms = task, due_ms
@@ -89,10 +102,7 @@ class Pump:
 
     def _settle(self, task: Task) -> None:
         """Hand on what the task has sent, and what follows from that, until nothing is on its way."""
-        sent = task.collect()
-        if not sent:
-            return
-        on_their_way = deque((record, task.clock_ms) for record in sent)
+        on_their_way = deque((record, task.clock_ms) for record in task.collect())
         while on_their_way:
             record, at_ms = on_their_way.popleft()
             self._deliver(record, at_ms)
@@ -103,4 +113,5 @@ class Pump:
             self._offsets[topic] = offset + 1
             for reader in self._readers[topic]:
                 reader.take(Record(topic, offset, at_ms, record.event, key=record.key))
-                on_their_way.extend((answer, reader.clock_ms) for answer in reader.collect())
+                if reader.has_sent:
+                    on_their_way.extend((answer, reader.clock_ms) for answer in reader.collect())

@@ -18,7 +18,6 @@ _MAX_FOLLOWED: Final = 100_000
 class Tally:
     """Counts of one replay. Verdicts are counted as they last stood: a withdrawn one is none."""
 
-    lines: int = 0
     too_old: int = 0
     duplicates: int = 0
     failures: int = 0
@@ -79,7 +78,6 @@ class Tally:
                 by_class.setdefault(cause_class, {})[basis] = count
         return {
             "events": self.events,
-            "lines": self.lines,
             "by_topic": dict(sorted(self.by_topic.items())),
             "written": dict(sorted(self.written.items())),
             "verdicts": by_class,

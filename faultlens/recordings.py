@@ -42,40 +42,40 @@ class Recording:
     def __init__(self, path: str) -> None:
         self.name = path
         self.bytes_read = 0
-        self.lines_read = 0
+        self.lines_unpacked = 0
         self.size = None if path == STDIN else _size_of(Path(path))
 
     def lines(self) -> Iterator[bytes | LongLine]:
         """Yield every line without its end; WorldError where the file cannot be read or its compression is broken."""
         try:
             if self.name == STDIN:
-                yield from self._counted(split(self._unpacked(sys.stdin.buffer)))
+                yield from split(self._unpacked(sys.stdin.buffer))
             else:
                 with Path(self.name).open("rb") as file:
-                    yield from self._counted(split(self._unpacked(file)))
+                    yield from split(self._unpacked(file))
         except OSError as error:
             raise WorldError(f"{self.name} cannot be read: {error.strerror or error}") from error
-
-    def _counted(self, lines: Iterator[bytes | LongLine]) -> Iterator[bytes | LongLine]:
-        for line in lines:
-            self.lines_read += 1
-            yield line
 
     def _unpacked(self, file: BinaryIO) -> Iterator[bytes]:
         first = file.read(_PACKED_CHUNK)
         self.bytes_read = len(first)
         try:
             if first.startswith(_ZSTD_MAGIC):
-                yield from unpack(self._chunks(file, first, _PACKED_CHUNK), _new_zstd)
+                yield from self._counted(unpack(self._chunks(file, first, _PACKED_CHUNK), _new_zstd))
             elif first.startswith(_GZIP_MAGIC):
-                yield from unpack(self._chunks(file, first, _PACKED_CHUNK), _new_gzip)
+                yield from self._counted(unpack(self._chunks(file, first, _PACKED_CHUNK), _new_gzip))
             else:
                 yield from self._chunks(file, first.removeprefix(_UTF8_MARK), _PLAIN_CHUNK)
         except (EOFError, zlib.error, zstandard.ZstdError) as error:
             raise WorldError(
-                f"{self.name}: the compressed data is broken after line {self.lines_read} ({error}); get the file "
+                f"{self.name}: the compressed data is broken after line {self.lines_unpacked} ({error}); get the file "
                 f"again, or unpack by hand what is left of it and replay that"
             ) from error
+
+    def _counted(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.lines_unpacked += chunk.count(b"\n")
+            yield chunk
 
     def _chunks(self, file: BinaryIO, first: bytes, size: int) -> Iterator[bytes]:
         chunk = first

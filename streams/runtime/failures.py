@@ -12,26 +12,26 @@ FLOOR: Final = 10
 
 
 class FailureRate:
-    """Counts steps and failures by minutes of a lane's clock.
+    """Failures by minutes of a lane's clock, against the steps of that minute.
 
     The minute that has just begun is judged by no fewer steps than the one before it had, so that a handful of
-    failures at its start is not taken for all of it.
+    failures at its start is not taken for all of it. `ends_ms` is when the minute ends.
     """
 
     def __init__(self) -> None:
-        self._minute = 0
+        self.ends_ms = 0
+        self._begun_at = 0
         self._before = 0
-        self._steps = 0
         self._failures = 0
 
-    def count(self, now_ms: int, *, failed: bool = False) -> bool:
-        """Count one step; return whether too many of this minute's failed."""
-        minute = now_ms // MINUTE_MS
-        if minute != self._minute:
-            self._before = self._steps if minute == self._minute + 1 else 0
-            self._minute, self._steps, self._failures = minute, 0, 0
-        self._steps += 1
-        if not failed:
-            return False
+    def turn(self, now_ms: int, steps: int) -> None:
+        """Begin the minute that `now_ms` lies in, `steps` steps after the first one ever."""
+        start_ms = now_ms // MINUTE_MS * MINUTE_MS
+        self._before = steps - self._begun_at if start_ms == self.ends_ms else 0
+        self._begun_at, self._failures, self.ends_ms = steps, 0, start_ms + MINUTE_MS
+
+    def fail(self, steps: int) -> bool:
+        """Count a failure, the last of `steps` steps; return whether too many of this minute's failed."""
         self._failures += 1
-        return self._failures >= FLOOR and self._failures > MAX_SHARE * max(self._steps, self._before)
+        expected = max(steps - self._begun_at, self._before)
+        return self._failures >= FLOOR and self._failures > MAX_SHARE * expected

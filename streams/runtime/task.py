@@ -49,11 +49,8 @@ class Counts:
     """What a task did so far."""
 
     steps: int = 0
-    wakes: int = 0
-    surveys: int = 0
     duplicates: int = 0
     failures: int = 0
-    dead_letters: int = 0
 
 
 def _decoder_of(topic: str) -> Decoder:
@@ -92,6 +89,13 @@ class Task:
         self._rate = FailureRate()
         self._changed: dict[str, None] = {}
         self._sent: list[Sent] = []
+        # A time before which nothing is due: never later than what is, so that a glance at it is enough.
+        self.soonest_ms = min(self._wakes.soonest_ms(), self._survey_ms())
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether there is something to `collect`."""
+        return bool(self._sent)
 
     # --- batches ---------------------------------------------------------------------------------------
 
@@ -127,11 +131,11 @@ class Task:
             return
         self._next[topic] = record.offset + 1
         if topic in self._clock_topics and record.arrived_ms > self.clock_ms:
-            if self.soonest_ms() <= record.arrived_ms:
+            if self.soonest_ms <= record.arrived_ms:
                 self.advance(record.arrived_ms)
             self._reach(record.arrived_ms)
             self._surveys_of_gap = 0
-        elif self.soonest_ms() <= self.clock_ms:
+        elif self.soonest_ms <= self.clock_ms:
             self.advance(self.clock_ms)
         try:
             event = self._event(record)
@@ -163,24 +167,28 @@ class Task:
                 return
             kept = self.states.get(key)
             effects = self._processor.on_event(event, now_ms, self.context, None if kept is None else kept.state)
-            sent = self._events(effects.emits)
+            sent = self._events(effects.emits) if effects.emits else None
         except Exception as error:  # noqa: BLE001 - a processor must not stop its partition, whatever it raises
             self._fail(origin_of(record), record.value, error)
             return
-        self.counts.steps += 1
-        self.counts.duplicates += effects.duplicate
-        self._rate.count(now_ms)
+        if effects.duplicate:
+            self.counts.duplicates += 1
         self._apply(key, effects, sent)
 
-    def _apply(self, key: str, effects: Effects, sent: list[Sent]) -> None:
-        self._sent += sent
+    def _apply(self, key: str, effects: Effects, sent: list[Sent] | None) -> None:
+        self.counts.steps += 1
+        if sent is not None:
+            self._sent += sent
         self._changed[key] = None
+        wake_ms = effects.wake_ms
         if effects.state is None:
             self.states.drop(key)
-            self._wakes.set(key, None)
+            wake_ms = None
         else:
-            self.states.put(key, Kept(effects.state, effects.wake_ms))
-            self._wakes.set(key, effects.wake_ms)
+            self.states.put(key, Kept(effects.state, wake_ms))
+        self._wakes.set(key, wake_ms)
+        if wake_ms is not None and wake_ms < self.soonest_ms:
+            self.soonest_ms = wake_ms
 
     def _events(self, emits: Sequence[Emit]) -> list[Sent]:
         return [Sent(emit.topic, emit.key, self._event_of(emit)) for emit in emits]
@@ -192,10 +200,6 @@ class Task:
 
     # --- time ------------------------------------------------------------------------------------------
 
-    def soonest_ms(self) -> int:
-        """Return a time before which nothing is due; cheap, and never later than what is."""
-        return min(self._wakes.soonest_ms(), self._survey_ms())
-
     def advance(self, to_ms: int, *, surveys: bool = True) -> None:
         """Fire everything due by `to_ms` in time order, and set the clock. `surveys`: a record drives the clock."""
         while self.fire(to_ms, surveys=surveys) is not None:
@@ -205,6 +209,7 @@ class Task:
     def due(self, limit_ms: int, *, surveys: bool = True) -> int | None:
         """Return when the first thing is due that is due by `limit_ms`; None: nothing is."""
         wake = self._wakes.first(limit_ms)
+        self._look_ahead()
         due_ms = NEVER if wake is None else wake[0]
         if surveys:
             due_ms = min(due_ms, self._survey_ms())
@@ -218,20 +223,28 @@ class Task:
         """
         wake = self._wakes.first(limit_ms)
         survey_ms = self._survey_ms() if surveys else NEVER
+        fired_ms = None
         if wake is not None and wake[0] <= survey_ms:
-            self._reach(wake[0])
+            fired_ms = wake[0]
+            self._reach(fired_ms)
             self._wake(wake[1])
-            return wake[0]
-        if survey_ms > limit_ms:
-            return None
-        self._reach(survey_ms)
-        self._survey(survey_ms, limit_ms)
-        return survey_ms
+        elif survey_ms <= limit_ms:
+            fired_ms = survey_ms
+            self._reach(fired_ms)
+            self._survey(fired_ms, limit_ms)
+        self._look_ahead()
+        return fired_ms
+
+    def _look_ahead(self) -> None:
+        self.soonest_ms = min(self._wakes.soonest_ms(), self._survey_ms())
 
     def _reach(self, at_ms: int) -> None:
+        self.clock_ms = max(self.clock_ms, at_ms)
+        if self.clock_ms >= self._rate.ends_ms:
+            self._rate.turn(self.clock_ms, self.counts.steps + self.counts.failures)
         if self._every_ms is not None and self._surveyed_ms is None:
             self._surveyed_ms = at_ms // self._every_ms * self._every_ms
-        self.clock_ms = max(self.clock_ms, at_ms)
+            self._look_ahead()
 
     def _wake(self, key: str) -> None:
         now_ms = self.clock_ms
@@ -246,8 +259,6 @@ class Task:
             self._put_off(key, kept)
             self._fail(self._origin(key), b"", error)
             return
-        self.counts.wakes += 1
-        self._rate.count(now_ms)
         if effects.wake_ms is not None and effects.wake_ms <= now_ms:
             # What it has just been woken for cannot be due again at once: time must go on.
             effects = Effects(effects.state, effects.emits, now_ms + SECOND_MS)
@@ -269,6 +280,7 @@ class Task:
         again_ms = self.clock_ms + minutes * MINUTE_MS
         self.states.put(key, Kept(kept.state, again_ms, kept.failures + 1))
         self._wakes.set(key, again_ms)
+        self.soonest_ms = min(self.soonest_ms, again_ms)
         self._changed[key] = None
 
     # --- surveys ---------------------------------------------------------------------------------------
@@ -284,7 +296,6 @@ class Task:
             self._sent += self._events(self._processor.survey(at_ms, states, self.number))
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(self._origin("survey"), b"", error)
-        self.counts.surveys += 1
         self._surveyed_ms = at_ms
         self._surveys_of_gap += 1
         if self._every_ms is not None and self._surveys_of_gap >= MAX_SURVEYS_OF_A_GAP:
@@ -297,16 +308,15 @@ class Task:
         return Origin(self.role.topics[0], self.number, -1, key, {"role": self.role.name, "key": key})
 
     def _bury(self, record: Record, reason: str, error: str) -> None:
-        self.counts.dead_letters += 1
         letter = dead_letter(record.value, origin_of(record), reason=reason, error=error, at_ms=record.arrived_ms)
         self._sent.append(letter)
 
     def _fail(self, origin: Origin, value: bytes, error: Exception) -> None:
-        self.counts.failures += 1
-        self.counts.dead_letters += 1
+        counts = self.counts
+        counts.failures += 1
         at_ms = self.clock_ms
         self._sent.append(dead_letter(value, origin, reason="processor_error", error=told(error), at_ms=at_ms))
-        if self._rate.count(at_ms, failed=True):
+        if self._rate.fail(counts.steps + counts.failures):
             raise ProcessorFailingError(
                 f"{self.role.name} failed on more than 1 % of the records of a minute; the last time with "
                 f"{type(error).__name__}: {error}"
