@@ -19,7 +19,8 @@ class Leg:
     """Steps in a row from `start_ms` to `stop_ms`: from the allocation or a restart to the next restart or the end.
 
     No step of it began before `floor_ms`; the first one follows `base_step`. `first`: no step was done before it.
-    `anchored`: its first mark lies before what is looked at. `restored` is the step that the leg goes back to, if it
+    `anchored`: its first mark lies before what is looked at, where it is put at the beginning; `anchor_ms` is when that
+    step was complete. `restored` is the step that the leg goes back to, if it
     does, and `broke_ms` when the last step before that was complete.
     """
 
@@ -31,7 +32,16 @@ class Leg:
     anchored: bool = False
     restored: int | None = None
     broke_ms: int = 0
+    anchor_ms: int = 0
     marks: list[Step] = field(default_factory=list)
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its marks at the times when their steps were complete."""
+        if not self.anchored:
+            return self.marks
+        first = self.marks[0]
+        return [Step(self.anchor_ms, first.step, first.took_ms), *self.marks[1:]]
 
 
 @dataclass(frozen=True)
@@ -124,10 +134,12 @@ def _told(ledger: Ledger, until_ms: int) -> list[tuple[int, int, Step | Save]]:
     told: list[tuple[int, int, Step | Save]] = [
         (max(start, step.at_ms), 0, step) for step in ledger.steps if step.at_ms <= until_ms
     ]
+    # What began before the settled time is told already, and only goes on taking time.
+    settled = start > ledger.from_ms
     told += [
         (max(start, save.from_ms), 2 if save.restored else 1, save)
         for save in ledger.saves
-        if save.from_ms < until_ms and (save.restored or save.from_ms > start)
+        if save.from_ms < until_ms and not (settled and save.from_ms < start)
     ]
     return sorted(told, key=lambda entry: (entry[0], entry[1], entry[2].step))
 
@@ -135,10 +147,12 @@ def _told(ledger: Ledger, until_ms: int) -> list[tuple[int, int, Step | Save]]:
 def legs_of(ledger: Ledger, until_ms: int) -> list[Leg]:
     """Return the legs between `settled_ms` and `until_ms`: at least one."""
     start = ledger.settled_ms
-    floor = start if ledger.started_ms is None else max(start, ledger.started_ms)
+    restoring = [save.to_ms for save in ledger.saves if save.restored and save.from_ms < start]
+    floor = max(start, ledger.started_ms or start, *restoring)
     leg = Leg(start, until_ms, floor, ledger.base_step, first=not ledger.begun, broke_ms=start)
     if ledger.anchor is not None:
-        leg.marks, leg.anchored = [ledger.anchor], True
+        leg.marks, leg.anchored = [Step(start, ledger.anchor.step, ledger.anchor.took_ms)], True
+        leg.anchor_ms = ledger.anchor.at_ms
     legs = [leg]
     reported = leg.marks[-1].step if leg.marks else None
     for at_ms, _, entry in _told(ledger, until_ms):
@@ -216,7 +230,7 @@ def _pace(gpus: int, samples: Sequence[tuple[float, int]]) -> Pace:
 
 def keeps_of(ledger: Ledger, legs: Iterable[Leg]) -> list[Keep]:
     """Return up to when work is in a good checkpoint, for every good one that is known, in order of time."""
-    marks = [mark for leg in legs for mark in leg.marks]
+    marks = [step for leg in legs for step in leg.steps]
     keeps = set(ledger.keeps)
     for save in ledger.saves:
         if save.ok:

@@ -58,21 +58,21 @@ def settled(ledger: Ledger, horizon_ms: int) -> Ledger:
         settled_ms=horizon_ms,
         gpus=view.gpus_at(horizon_ms),
         pace=pace_now(ledger) or ledger.pace,
-        anchor=_anchor(view, horizon_ms),
+        anchor=_anchor(view),
         begun=ledger.begun or any(leg.marks for leg in view.legs),
         base_step=view.legs[-1].base_step,
         steps=tuple(step for step in ledger.steps if step.at_ms > horizon_ms),
         saves=tuple(save for save in ledger.saves if save.to_ms > horizon_ms),
-        sizes=tuple(size for size in ledger.sizes if size.at_ms > horizon_ms),
-        stalls_ms=tuple(since for since in ledger.stalls_ms if since > horizon_ms),
+        sizes=tuple(size for size in ledger.sizes if size.at_ms >= horizon_ms),
+        stalls_ms=tuple(since for since in ledger.stalls_ms if since >= horizon_ms),
         keeps=kept,
         blocks=folded(tuple(merged(pieces)), kept),
     )
 
 
-def _anchor(view: View, horizon_ms: int) -> Step | None:
-    leg = view.legs[-1]
-    return Step(horizon_ms, leg.marks[-1].step, max(0, leg.marks[-1].took_ms)) if leg.marks else None
+def _anchor(view: View) -> Step | None:
+    steps = view.legs[-1].steps
+    return Step(steps[-1].at_ms, steps[-1].step, max(0, steps[-1].took_ms)) if steps else None
 
 
 def trimmed(ledger: Ledger) -> Ledger:

@@ -135,8 +135,8 @@ def kept_until(step: int, before_ms: int, keeps: Iterable[Keep], legs: Iterable[
     exact = [keep.at_ms for keep in known if keep.step == step]
     if exact:
         return exact[-1]
-    marks = [mark.at_ms for leg in legs for mark in leg.marks if mark.step <= step and mark.at_ms <= before_ms]
-    return max([*(keep.at_ms for keep in known if keep.step <= step), *marks], default=0)
+    done = [mark.at_ms for leg in legs for mark in leg.steps if mark.step <= step and mark.at_ms <= before_ms]
+    return max([*(keep.at_ms for keep in known if keep.step <= step), *done], default=0)
 
 
 def lost(pieces: Iterable[Piece], start_ms: int, stop_ms: int, charge: str) -> Iterator[Piece]:
