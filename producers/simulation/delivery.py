@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
+from faultlens.clock import MINUTE_MS, iso
 from faultlens.codec import Event, encode
 from faultlens.events import Data
 from faultlens.topics import TYPE_OF
@@ -16,7 +16,7 @@ from producers.simulation.model import Sender
 from producers.simulation.tables import Transport
 
 _LATENCIES: Final = 4_096
-_SECONDS_REMEMBERED: Final = 8_192
+_MINUTES_REMEMBERED: Final = 4_096
 
 
 class Delivery:
@@ -94,18 +94,17 @@ class Delivery:
 
 
 class Stamps:
-    """Writes times as the contract does, remembering the seconds it has written lately."""
+    """Writes times as the contract does, remembering the minutes it has written lately."""
 
     def __init__(self) -> None:
-        self._seconds: dict[int, str] = {}
+        self._minutes: dict[int, str] = {}
 
     def __call__(self, at_ms: int) -> str:
         """Return `2026-11-23T04:12:07.512Z`."""
-        second, rest = divmod(at_ms, 1_000)
-        known = self._seconds.get(second)
+        minute, rest = divmod(at_ms, MINUTE_MS)
+        known = self._minutes.get(minute)
         if known is None:
-            if len(self._seconds) >= _SECONDS_REMEMBERED:
-                self._seconds.clear()
-            known = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            self._seconds[second] = known
-        return f"{known}.{rest:03d}Z"
+            if len(self._minutes) >= _MINUTES_REMEMBERED:
+                self._minutes.clear()
+            known = self._minutes[minute] = iso(minute * MINUTE_MS)[:-7]
+        return f"{known}{rest / 1_000:06.3f}Z"

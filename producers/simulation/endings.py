@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from faultlens.clock import SECOND_MS, moment_of
-from faultlens.events import JobAlive, JobEnded, RankExited, Stalled
+from faultlens.events import JobAlive, JobEnded, Outcome, RankExited, Stalled
 from producers.simulation.chance import happens, pick, sample, span_ms
 from producers.simulation.model import Attempt, Blow, Node
+from producers.simulation.tables import Manner
 from producers.simulation.world import World
 
 # Of a big gang a launcher reports the first ranks and a sample.
 PEERS_REPORTED: Final = 11
 # Collectives give up after these times (seconds): the defaults of NCCL's watchdog and what people set.
 _COLLECTIVE_TIMEOUTS_S: Final = {480.0: 1, 600.0: 6, 1_200.0: 1, 1_800.0: 2}
-LONGEST_MS: Final = (1_800 + 300) * SECOND_MS
+_LONGEST_MS: Final = (1_800 + 300) * SECOND_MS
+_STUCK_S: Final = (3_600.0, 14_400.0)
 # How often the rank that stands still says anything: one on a stuck device seldom, one that went its own way mostly.
 _STUCK_RANK_SPEAKS: Final = 0.5
 _WRONG_RANK_SPEAKS: Final = 0.9
@@ -31,6 +34,7 @@ class Ending:
     text_tells: bool
     tail: str | None = None
     reported: bool = True
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +50,16 @@ class _Exit:
 
 def tell(world: World, attempt: Attempt, blow: Blow) -> Ending:
     """Send what an attempt's ranks say of their end (its `ended` comes when it is over)."""
-    match blow.manner:
-        case "hang":
-            return _hang(world, attempt, blow)
-        case "node_lost":
-            return _node_lost(world, attempt, blow)
-        case "unreported":
-            return Ending(blow.at_ms, text_tells=False, reported=False)
-        case "killed":
-            return _killed(world, attempt, blow)
-        case "refused":
-            return Ending(blow.at_ms, text_tells=blow.text_tells)
-        case "crash":
-            return _crash(world, attempt, blow)
+    return _MANNERS[blow.manner](world, attempt, blow)
+
+
+def tell_of_loss(world: World, attempt: Attempt, blow: Blow) -> bool:
+    """Send the exit of the rank that an elastic job lost; return whether its text gives the cause away."""
+    if blow.manner == "node_lost" or world.delivery.evidence_lost(world.mix.evidence.text_lost):
+        return False
+    at_ms = blow.at_ms + span_ms(world.chances.lives, (0.3, 4.0))
+    _post(world, attempt, _victim_exit(world, attempt, blow, rank=_victims(world, attempt, blow)[0], at_ms=at_ms))
+    return blow.text_tells
 
 
 def post_end(world: World, attempt: Attempt, at_ms: int, end: JobEnded, tail: str | None) -> None:
@@ -117,6 +118,18 @@ def _hang(world: World, attempt: Attempt, blow: Blow) -> Ending:
         last_ms += span_ms(rng, (0.5, 5.0))
         _post(world, attempt, _victim_exit(world, attempt, blow, rank=victims[0], at_ms=last_ms))
     return Ending(last_ms + span_ms(rng, (2.0, 20.0)), text_tells=shown and blow.text_tells)
+
+
+def _stuck(world: World, attempt: Attempt, blow: Blow) -> Ending:
+    """The gang stands still and no watchdog is set: only the time limit ends it, hours later."""
+    until_ms = blow.at_ms + span_ms(world.chances.lives, _STUCK_S)
+    _stall_signs(world, attempt, blow.at_ms, until_ms, _victims(world, attempt, blow))
+    return Ending(until_ms, text_tells=False, outcome="timed_out")
+
+
+def longest_ms(blow: Blow) -> int:
+    """Return how long after the blow the attempt can be over at most."""
+    return round(_STUCK_S[1] * SECOND_MS) if blow.manner == "stuck" else _LONGEST_MS
 
 
 def _give_up(world: World, attempt: Attempt, victims: list[int], at_ms: int, timeout_ms: int) -> int:
@@ -227,3 +240,22 @@ def _post(world: World, attempt: Attempt, gone: _Exit) -> None:
 
 def _peer(attempt: Attempt, node: Node) -> Node:
     return next((other for other, _ in attempt.seats if other is not node), node)
+
+
+def _unreported(_world: World, _attempt: Attempt, blow: Blow) -> Ending:
+    return Ending(blow.at_ms, text_tells=False, reported=False)
+
+
+def _refused(_world: World, _attempt: Attempt, blow: Blow) -> Ending:
+    return Ending(blow.at_ms, text_tells=blow.text_tells)
+
+
+_MANNERS: Final[dict[Manner, Callable[[World, Attempt, Blow], Ending]]] = {
+    "crash": _crash,
+    "hang": _hang,
+    "stuck": _stuck,
+    "node_lost": _node_lost,
+    "killed": _killed,
+    "unreported": _unreported,
+    "refused": _refused,
+}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from faultlens.events import Outcome, Slot, Workload
+from producers.simulation.agenda import Action
 from producers.simulation.tables import CheckSign, Manner
 
 CLUSTER: Final = "sim"
@@ -24,11 +24,15 @@ class Sender:
 
 @dataclass(slots=True)
 class Ailment:
-    """What is wrong with a node until it is repaired: how checks look, and the GPU it sits in, if one."""
+    """What is wrong with a node until it is repaired: how checks look, and the GPU it sits in, if one.
+
+    `lasts`: a restart of the node does not cure it.
+    """
 
     name: str
     checks: tuple[CheckSign, ...]
-    device: int | None
+    device: int | None = None
+    lasts: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -44,9 +48,10 @@ class Gpu:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A machine. `up`: powered and running; `cordoned`: takes no new work; `hazard`: how much more often it breaks.
+    """A machine. `off`: what keeps it from running; `held`: what keeps it from new work; `hazard`: how prone it is.
 
-    `weak_spot`: the fault and GPU that a lemon breaks in again and again; `when_empty`: what waits for its last job.
+    `weak_spot`: the fault and GPU that a lemon breaks in again and again; `swallows`: how many starts it will fail
+    although nothing is to be seen; `waiting`: what is done when its last job is gone.
     """
 
     number: int
@@ -61,15 +66,25 @@ class Node:
     boot_id: str
     hazard: float = 1.0
     weak_spot: tuple[str, int | None] | None = None
-    up: bool = True
-    cordoned: bool = False
-    swallows_until_ms: int = 0
+    off: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    swallows: int = 0
     agent_down_until_ms: int = 0
-    when_empty: Callable[[int], None] | None = None
     ailments: list[Ailment] = field(default_factory=list)
     holders: dict[Attempt, None] = field(default_factory=dict)
+    waiting: list[Action] = field(default_factory=list)
     inventory_due: bool = True
     changed: bool = True
+
+    @property
+    def up(self) -> bool:
+        """Whether it runs."""
+        return not self.off
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether it takes no new work."""
+        return bool(self.held or self.off)
 
     def free_gpus(self) -> list[int]:
         """Indexes of the GPUs that nobody holds."""
@@ -114,8 +129,10 @@ class Job:
     checkpoint_every_s: float
     fate: Fate
     restarts_left: int
+    replicas: int = 1
     elastic: bool = False
     attempts: int = 0
+    own_failures: int = 0
     saved_s: float = 0.0
     queued_ms: int = 0
     told_pending: bool = False
@@ -148,14 +165,7 @@ class Attempt:
 
     def slots(self) -> tuple[Slot, ...]:
         """Its allocation as the contract writes it."""
-        held: dict[Node, tuple[list[int], list[int]]] = {}
-        for rank, (node, device) in enumerate(self.seats):
-            devices, ranks = held.setdefault(node, ([], []))
-            devices.append(device)
-            ranks.append(rank)
-        return tuple(
-            Slot(node.name, devices=tuple(devices), ranks=tuple(ranks)) for node, (devices, ranks) in held.items()
-        )
+        return slots_of(list(enumerate(self.seats)))
 
     def ranks_on(self, node: Node, device: int | None = None) -> list[int]:
         """Its ranks on a node, or on one GPU of it."""
@@ -182,3 +192,13 @@ class Blow:
     signal: int | None = None
     reason: str | None = None
     message: str | None = None
+
+
+def slots_of(ranked: list[tuple[int, tuple[Node, int]]]) -> tuple[Slot, ...]:
+    """Return ranks with their seats as the contract writes an allocation: by node."""
+    held: dict[Node, tuple[list[int], list[int]]] = {}
+    for rank, (node, device) in ranked:
+        devices, ranks = held.setdefault(node, ([], []))
+        devices.append(device)
+        ranks.append(rank)
+    return tuple(Slot(node.name, devices=tuple(devices), ranks=tuple(ranks)) for node, (devices, ranks) in held.items())

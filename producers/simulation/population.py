@@ -50,6 +50,8 @@ def draw_job(world: World, at_ms: int) -> Job:
         queued_ms=at_ms,
     )
     job.fate = _fate(world, job, work)
+    if job.workload == "inference":
+        _serve(job, per_node, rng)
     return job
 
 
@@ -62,6 +64,14 @@ def arrivals_per_day(world: World) -> float:
     draws = [min(work.hours_limit, skewed(rng, work.hours_median, work.hours_spread)) for _ in range(2_000)]
     fleet_gpus = world.shape.nodes * world.shape.gpus_per_node
     return work.utilisation * fleet_gpus * 24 * len(draws) / (mean_gpus * sum(draws))
+
+
+def _serve(job: Job, per_node: int, rng: Random) -> None:
+    """Make a job a service: some replicas, each an attempt of its own, until somebody takes it down."""
+    job.gpus, job.nodes, job.elastic = min(job.gpus, per_node), 1, False
+    job.replicas = rng.randint(1, 4)
+    if job.fate.kind in {"succeeds", "time_limit"}:
+        job.fate = Fate("cancelled", job.work_s)
 
 
 def _gpus(world: World, pool: str, rng: Random) -> int:

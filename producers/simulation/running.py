@@ -13,6 +13,7 @@ from producers.simulation.world import World
 _WARM_UP_S: Final = (15.0, 150.0)
 _SAVE_S: Final = (6.0, 90.0)
 _FAILED_SAVES: Final = 0.01
+_WITH_STEPS: Final = frozenset({"training", "batch"})
 _QUANTILES_FROM: Final = 64
 
 
@@ -34,7 +35,8 @@ def beat(world: World, attempt: Attempt, at_ms: int) -> None:
         return
     interval_s = world.shape.interval_s
     world.delivery.post(attempt.teller, at_ms, JobAlive(attempt.job.id, attempt.number, interval_s))
-    if attempt.doomed_ms is None and attempt.started_ms is not None and at_ms > attempt.first_step_ms:
+    steps = attempt.job.workload in _WITH_STEPS and attempt.doomed_ms is None and attempt.started_ms is not None
+    if steps and at_ms > attempt.first_step_ms:
         _progress(world, attempt, at_ms)
         if at_ms - attempt.checkpointed_ms > attempt.job.checkpoint_every_s * 1_000:
             _checkpoint(world, attempt, at_ms)

@@ -8,9 +8,9 @@ from typing import Final
 
 from faultlens.causes import class_of
 from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of
-from faultlens.events import JobAllocated, JobEnded, JobPending, JobStarted, JobSubmitted, Outcome
+from faultlens.events import AttemptRef, JobAllocated, JobEnded, JobPending, JobStarted, JobSubmitted, Outcome
 from faultlens.truth import Truth
-from producers.simulation import endings, faults_of_users, running, starts
+from producers.simulation import elastic, endings, faults_of_users, herrings, holding, running, starts
 from producers.simulation.chance import happens, span_ms, wait_ms
 from producers.simulation.model import CLUSTER, Attempt, Blow, Job, Node, Sender
 from producers.simulation.population import arrivals_per_day, draw_job
@@ -20,10 +20,16 @@ QUEUE_LIMIT: Final = 300
 _LOOK_AHEAD: Final = 40
 # A job at the head of the queue that waited this long stops smaller ones from overtaking it.
 _PATIENCE_MS: Final = 90 * MINUTE_MS
+_URGENT: Final = 90.0
+_URGENT_WAITS_MS: Final = 2 * MINUTE_MS
+_PREEMPTIBLE: Final = 10.0
+# After so many failures of its own a job is not tried again, whatever its limit.
+_PATIENCE_WITH_USERS: Final = 3
 _TELLS_PENDING_AFTER_MS: Final = 3 * MINUTE_MS
 _SLOTS_PER_PART: Final = 64
 _START_S: Final = (8.0, 120.0)
 _REQUEUE_S: Final = (15.0, 240.0)
+_BESIDE_S: Final = (2.0, 560.0)
 _ENDS_BEFORE_START: Final = 0.4
 _USUAL_REASON: Final = {"slurm": "NonZeroExitCode", "kubernetes": "Error", "launcher": "Error"}
 # An end that nobody reports is only seen after a while; near the end of the simulation it would not be.
@@ -52,29 +58,39 @@ class Schedule:
         world = self._world
         if attempt.over or attempt.doomed_ms is not None:
             return False
-        attempt.doomed_ms = blow.at_ms
-        if blow.at_ms + endings.LONGEST_MS > world.quiet_from_ms:
+        if blow.at_ms + endings.longest_ms(blow) > world.quiet_from_ms:
+            attempt.doomed_ms = blow.at_ms
             return False
+        if elastic.survives(attempt, blow):
+            world.told(elastic.lose(world, attempt, blow))
+            world.count("losses")
+            return False
+        attempt.doomed_ms = blow.at_ms
         ending = endings.tell(world, attempt, blow)
         world.told(_truth(attempt, blow, ending))
         world.count("failures")
         again = ending.reported and self._tries_again(attempt, blow)
-        end = _end_of(attempt, blow, again=again) if ending.reported else None
+        end = _end_of(attempt, blow, ending.outcome or blow.outcome, again=again) if ending.reported else None
         world.agenda.at(ending.at_ms, partial(self._over, attempt, end, ending.tail))
         return True
 
-    def stop(self, attempt: Attempt, at_ms: int, outcome: Outcome, reason: str | None = None) -> None:
-        """End an attempt without a failure: it succeeded, or somebody cancelled it."""
+    def stop(self, attempt: Attempt, at_ms: int, outcome: Outcome, by: AttemptRef | None = None) -> None:
+        """End an attempt without a failure: it succeeded, somebody cancelled it, or another one takes its place."""
         if attempt.over or attempt.doomed_ms is not None:
             return
         attempt.doomed_ms = at_ms
         code, signal = (0, None) if outcome == "succeeded" else (143, 15)
-        self._over(
-            attempt,
-            JobEnded(attempt.job.id, attempt.number, outcome, exit_code=code, signal=signal, reason=reason),
-            None,
-            at_ms,
+        end = JobEnded(
+            attempt.job.id,
+            attempt.number,
+            outcome,
+            exit_code=code,
+            signal=signal,
+            reason=None if outcome == "succeeded" else outcome.upper(),
+            restarts_with_attempt=None if by is None else attempt.job.attempts + 1,
+            preempted_by=by,
         )
+        self._over(attempt, end, None, at_ms)
 
     def _arrive(self, at_ms: int) -> None:
         world = self._world
@@ -87,11 +103,21 @@ class Schedule:
             world.count("turned away")
             return
         submitted = JobSubmitted(
-            job.id, CLUSTER, job.workload, job.gpus, job.nodes, user=job.user, team=job.team, name=job.name,
-            priority=job.priority, image=job.image, image_digest=job.image_digest,
-        )  # fmt: skip
+            job.id,
+            CLUSTER,
+            job.workload,
+            job.gpus * job.replicas,
+            job.nodes * job.replicas,
+            user=job.user,
+            team=job.team,
+            name=job.name,
+            replicas=job.replicas if job.workload == "inference" else None,
+            priority=job.priority,
+            image=job.image,
+            image_digest=job.image_digest,
+        )
         world.delivery.post(self._speaker(job), at_ms, submitted)
-        queue.append(job)
+        queue.extend([job] * job.replicas)
         self._dispatch(job.pool, at_ms)
 
     def _dispatch(self, pool: str, at_ms: int) -> None:
@@ -105,6 +131,9 @@ class Schedule:
     def _place(self, job: Job, at_ms: int) -> bool:
         world = self._world
         seats = world.placement.find(job.pool, job.gpus)
+        if seats is None and job.priority >= _URGENT and at_ms - job.queued_ms > _URGENT_WAITS_MS:
+            self._make_room(job, at_ms)
+            seats = world.placement.find(job.pool, job.gpus)
         if seats is None:
             self._tell_pending(job, at_ms)
             return False
@@ -112,14 +141,22 @@ class Schedule:
         scheduler = None if job.reporter == "launcher" else self._speaker(job)
         attempt = Attempt(job, job.attempts, seats, self._teller(job, seats[0][0], scheduler), scheduler, at_ms)
         attempt.safe_s = job.saved_s
-        for node, device in seats:
-            node.gpus[device].holder = attempt
-            node.holders[attempt] = None
-        for node in attempt.nodes():
-            world.placement.changed(node)
+        holding.take(world, attempt)
         self._post_allocation(attempt, at_ms)
         self._set_out(attempt, at_ms)
         return True
+
+    def _make_room(self, job: Job, at_ms: int) -> None:
+        """Preempt attempts of low priority until an urgent job finds enough whole nodes; none if it would not help."""
+        world = self._world
+        missing = job.nodes - world.placement.idle(job.pool)
+        cleared = [node for node in world.fleet if node.pool == job.pool and _gives_way(node)][:missing]
+        if len(cleared) < missing:
+            return
+        by = AttemptRef(job.id, job.attempts + 1)
+        for attempt in dict.fromkeys(attempt for node in cleared for attempt in node.holders):
+            world.count("preempted")
+            self.stop(attempt, at_ms, "preempted", by)
 
     def _set_out(self, attempt: Attempt, at_ms: int) -> None:
         world = self._world
@@ -145,6 +182,10 @@ class Schedule:
         left_s = max(1.0, job.fate.at_s - job.saved_s)
         fated_ms = (at_ms if at_start else attempt.first_step_ms) + round(left_s * 1_000)
         world.agenda.at(fated_ms, partial(self._meet_fate, attempt))
+        if kind is not None and happens(world.chances.luck, world.mix.herring_beside_failure):
+            node, device = world.chances.luck.choice(attempt.seats)
+            near_ms = max(at_ms, fated_ms - span_ms(world.chances.luck, _BESIDE_S))
+            world.agenda.at(near_ms, partial(herrings.show_herring, world, node, device))
 
     def _meet_fate(self, attempt: Attempt, at_ms: int) -> None:
         if attempt.over or attempt.doomed_ms is not None:
@@ -153,7 +194,7 @@ class Schedule:
             case "succeeds":
                 self.stop(attempt, at_ms, "succeeded")
             case "cancelled":
-                self.stop(attempt, at_ms, "cancelled", "CANCELLED")
+                self.stop(attempt, at_ms, "cancelled")
             case "time_limit":
                 self.fail(attempt, faults_of_users.time_limit_blow(at_ms))
             case "user_fault":
@@ -164,18 +205,11 @@ class Schedule:
         attempt.over = True
         if end is not None:
             endings.post_end(world, attempt, at_ms, end, tail)
-        for node, device in attempt.seats:
-            node.gpus[device].holder = None
-            node.holders.pop(attempt, None)
         if end is not None and end.restarts_with_attempt is not None:
             job.saved_s = attempt.safe_s
             job.restarts_left -= 1
             world.agenda.at(at_ms + span_ms(world.chances.lives, _REQUEUE_S), partial(self._requeue, job))
-        for node in attempt.nodes():
-            world.placement.changed(node)
-            if node.when_empty is not None and not node.holders:
-                action, node.when_empty = node.when_empty, None
-                action(at_ms)
+        holding.release(world, attempt, attempt.seats, at_ms)
         self._dispatch(job.pool, at_ms)
 
     def _requeue(self, job: Job, at_ms: int) -> None:
@@ -187,7 +221,10 @@ class Schedule:
         job = attempt.job
         if job.restarts_left <= 0 or blow.outcome == "timed_out":
             return False
-        return class_of(blow.code) != "user" or faults_of_users.comes_again(self._world, attempt)
+        if class_of(blow.code) != "user":
+            return True
+        job.own_failures += 1
+        return job.own_failures <= _PATIENCE_WITH_USERS and faults_of_users.comes_again(self._world, attempt)
 
     def _tell_pending(self, job: Job, at_ms: int) -> None:
         if job.told_pending or at_ms - job.queued_ms < _TELLS_PENDING_AFTER_MS or job.reporter == "launcher":
@@ -219,20 +256,30 @@ class Schedule:
         return Sender(f"launcher/{job.id}", head.agent.clock_off_ms)
 
 
-def _end_of(attempt: Attempt, blow: Blow, *, again: bool) -> JobEnded:
+def _gives_way(node: Node) -> bool:
+    return (
+        bool(node.holders)
+        and not node.cordoned
+        and all(a.job.priority <= _PREEMPTIBLE and a.doomed_ms is None and a.job.replicas == 1 for a in node.holders)
+    )
+
+
+def _end_of(attempt: Attempt, blow: Blow, outcome: Outcome, *, again: bool) -> JobEnded:
     reason, message = blow.reason, blow.message
+    if blow.manner == "stuck":
+        reason = "TIMEOUT"
     if blow.manner == "node_lost" and blow.node is not None:
         reason = reason or ("NODE_FAIL" if attempt.job.reporter == "slurm" else "NodeLost")
         message = message or f"node {blow.node.name} not responding"
     return JobEnded(
         attempt.job.id,
         attempt.number,
-        blow.outcome,
+        outcome,
         exit_code=blow.exit_code,
         signal=blow.signal,
         reason=reason or _USUAL_REASON[attempt.job.reporter],
         message=message,
-        restarts_with_attempt=attempt.number + 1 if again else None,
+        restarts_with_attempt=attempt.job.attempts + 1 if again else None,
     )
 
 

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from faultlens.truth import Truth
 from producers.simulation.breakdowns import Breakdowns
 from producers.simulation.chance import stream
+from producers.simulation.disturbances import Disturbances
+from producers.simulation.incidents import Incidents
 from producers.simulation.reports import Reporter, rounds
 from producers.simulation.schedule import Schedule
 from producers.simulation.tables import Happenings, Mix
+from producers.simulation.upkeep import Upkeep
 from producers.simulation.world import Shape, World, build_world
 
 
@@ -30,7 +33,13 @@ def simulate(
     world = build_world(shape, mix, happenings, write=write, told=told)
     schedule = Schedule(world)
     breakdowns = Breakdowns(world, schedule)
-    for part in (schedule, breakdowns):
+    for part in (
+        schedule,
+        breakdowns,
+        Incidents(world, schedule),
+        Disturbances(world, schedule),
+        Upkeep(world, schedule, breakdowns),
+    ):
         part.open(shape.start_ms)
     reporter = Reporter(world.delivery, shape.interval_s, stream(shape.seed, "reports"))
     interval_ms = round(shape.interval_s * 1_000)

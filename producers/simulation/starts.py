@@ -5,7 +5,7 @@ from __future__ import annotations
 from faultlens.clock import SECOND_MS
 from producers.simulation.chance import happens, span_ms
 from producers.simulation.model import Attempt, Blow, Node
-from producers.simulation.tables import StartFailure
+from producers.simulation.tables import Ruling
 from producers.simulation.world import World
 
 _GIVES_UP_S = (20.0, 150.0)
@@ -17,7 +17,8 @@ def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
     """Return what keeps this attempt from starting, if anything does."""
     gives_up_ms = at_ms + _SOONEST_MS + span_ms(world.chances.lives, _GIVES_UP_S)
     for node in attempt.nodes():
-        if at_ms < node.swallows_until_ms:
+        if node.swallows > 0:
+            node.swallows -= 1
             return _refused(world, world.happenings.black_hole, gives_up_ms, node)
     for incident in world.incidents:
         reached = incident.kind.starting and not incident.nodes.isdisjoint(attempt.nodes())
@@ -32,14 +33,14 @@ def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
     return None
 
 
-def _own_mistake(world: World, attempt: Attempt) -> StartFailure | None:
+def _own_mistake(world: World, attempt: Attempt) -> Ruling | None:
     kind = world.happenings.user_faults.get(attempt.job.fate.fault)
     if kind is None or kind.when != "placed":
         return None
-    return StartFailure(code=kind.code, why=kind.why, reason=kind.reason or "", messages=(kind.message or "",))
+    return Ruling(code=kind.code, why=kind.why, reason=kind.reason or "", messages=(kind.message or "",))
 
 
-def _refused(world: World, failure: StartFailure, at_ms: int, node: Node | None) -> Blow:
+def _refused(world: World, failure: Ruling, at_ms: int, node: Node | None) -> Blow:
     message = world.texts.line(world.chances.luck.choice(failure.messages), node=node.name if node else "node")
     return Blow(
         at_ms,

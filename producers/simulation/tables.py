@@ -18,7 +18,7 @@ SHIPPED_MIXES: Final = ("default", "shifted")
 Chance = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 Weights = Annotated[dict[str, Weight], Field(min_length=1)]
-Manner = Literal["crash", "hang", "node_lost", "unreported", "killed", "refused"]
+Manner = Literal["crash", "hang", "stuck", "node_lost", "unreported", "killed", "refused"]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -72,11 +72,22 @@ class CheckSign(Strict):
 
 
 class Repair(Strict):
-    """How long the node is out (log-normal), and whether it restarts for it."""
+    """How long the node is out (log-normal), and whether it restarts for it.
 
+    It begins within minutes of the first report of the fault, or `after_s` the fault where that is given.
+    """
+
+    after_s: Span | None = None
     minutes: Annotated[float, Field(gt=0)]
     spread: Annotated[float, Field(ge=0)] = 0.8
     reboot: bool = True
+
+
+class Recurrence(Strict):
+    """A fault that comes again before anybody repairs it; only that other users' jobs met it gives it away."""
+
+    times: tuple[int, int]
+    every_hours: Span
 
 
 class NodeFaultKind(Strict):
@@ -96,7 +107,7 @@ class NodeFaultKind(Strict):
     exit_code: int = 1
     signal: int | None = None
     repair: Repair
-    family: str | None = None
+    recurs: Recurrence | None = None
 
 
 class UserFaultKind(Strict):
@@ -106,7 +117,7 @@ class UserFaultKind(Strict):
     why: str
     when: Literal["placed", "start", "early", "any"]
     texts: Weights
-    manner: Literal["crash", "hang", "killed"] = "crash"
+    manner: Literal["crash", "hang", "stuck"] = "crash"
     tells: bool = True
     ranks: Literal["one", "all"] = "one"
     signs: tuple[Sign, ...] = ()
@@ -118,8 +129,8 @@ class UserFaultKind(Strict):
     message: str | None = None
 
 
-class StartFailure(Strict):
-    """An attempt that gets its devices and never runs."""
+class Ruling(Strict):
+    """What a scheduler or node says when it refuses to start an attempt, or ends one."""
 
     code: Code
     why: str
@@ -142,7 +153,7 @@ class IncidentKind(Strict):
     began: Annotated[tuple[str, ...], Field(min_length=1)]
     over: str
     hits_starting: Chance = 0.0
-    starting: tuple[StartFailure, ...] = ()
+    starting: tuple[Ruling, ...] = ()
     hits_running: Chance = 0.0
     manners: dict[Manner, Weight] = {}
     texts: dict[str, Weight] = {}
@@ -220,6 +231,8 @@ class Mix(Strict):
     incidents_per_day: dict[str, Weight]
     start_failure: Chance
     black_holes_per_1000_node_days: Weight
+    black_hole_starts: tuple[int, int]
+    evictions_per_1000_node_days: Weight
     maintenances_per_day: Weight
     rollouts_per_day: Weight
     bad_rollouts: Chance
@@ -234,8 +247,10 @@ class Happenings(Strict):
     node_faults: dict[str, NodeFaultKind]
     user_faults: dict[str, UserFaultKind]
     incidents: dict[str, IncidentKind]
-    start_failures: tuple[StartFailure, ...]
-    black_hole: StartFailure
+    start_failures: Annotated[tuple[Ruling, ...], Field(min_length=1)]
+    black_hole: Ruling
+    eviction: Ruling
+    maintenance: Ruling
     herrings: dict[str, Herring]
 
 
@@ -247,8 +262,10 @@ class _Part(Strict):
     node_faults: dict[str, NodeFaultKind] = {}
     user_faults: dict[str, UserFaultKind] = {}
     incidents: dict[str, IncidentKind] = {}
-    start_failures: tuple[StartFailure, ...] = ()
-    black_hole: StartFailure | None = None
+    start_failures: tuple[Ruling, ...] = ()
+    black_hole: Ruling | None = None
+    eviction: Ruling | None = None
+    maintenance: Ruling | None = None
     herrings: dict[str, Herring] = {}
 
 
@@ -272,13 +289,14 @@ def load_mix(name_or_path: str, happenings: Happenings) -> Mix:
 def load_happenings() -> Happenings:
     """Return the shipped tables of everything that can go wrong."""
     parts = [_load(DATA / f"{name}.yaml", _Part) for name in ("hardware", "driver", "platform", "user", "herrings")]
-    black_hole = next(part.black_hole for part in parts if part.black_hole)
     return Happenings(
         node_faults={name: kind for part in parts for name, kind in part.node_faults.items()},
         user_faults={name: kind for part in parts for name, kind in part.user_faults.items()},
         incidents={name: kind for part in parts for name, kind in part.incidents.items()},
         start_failures=tuple(kind for part in parts for kind in part.start_failures),
-        black_hole=black_hole,
+        black_hole=next(part.black_hole for part in parts if part.black_hole),
+        eviction=next(part.eviction for part in parts if part.eviction),
+        maintenance=next(part.maintenance for part in parts if part.maintenance),
         herrings={name: kind for part in parts for name, kind in part.herrings.items()},
     )
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import Final
 
 from faultlens.clock import DAY_MS, MINUTE_MS
+from faultlens.events import Scope
 from faultlens.truth import Truth
 from producers.simulation.agenda import Agenda
 from producers.simulation.chance import stream
@@ -47,6 +48,7 @@ class OpenIncident:
     kind: IncidentKind
     nodes: frozenset[Node]
     told: bool
+    scope: Scope
 
 
 @dataclass(frozen=True)
