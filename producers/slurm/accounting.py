@@ -13,7 +13,7 @@ from producers.slurm.tables import BadLine, Row, read_table
 from producers.slurm.times import TimeReader
 
 NEEDED: Final = frozenset({"jobid", "state", "start", "end"})
-_WANTED: Final = NEEDED | frozenset(
+WANTED: Final = NEEDED | frozenset(
     {
         "account",
         "admincomment",
@@ -64,7 +64,7 @@ class Accounting(NamedTuple):
 
 def read_accounting(lines: Iterable[str], times: TimeReader, *, what: str = "sacct") -> Accounting:
     """Return the runs in the order of the export, with their steps. Raises `TableError`."""
-    table = read_table(lines, needed=NEEDED, wanted=_WANTED, what=what)
+    table = read_table(lines, needed=NEEDED, wanted=WANTED, what=what)
     runs: list[Run] = []
     steps: list[tuple[str, str, Step]] = []
     bad = list(table.bad)

@@ -21,6 +21,8 @@ _RESTART_EXPECTED: Final = frozenset({ASKED_FOR, "resume_timeout", "reboot_timed
 _NO_FAULT: Final = frozenset({ASKED_FOR, TAKEN_OUT})
 # Where the site's limit is not known: a prolog that fails this late has most likely run into it.
 _PROLOG_HANGS_S: Final = 30
+# A daemon tells of what ended meanwhile as soon as it is heard again.
+_TOLD_MS: Final = 5 * SECOND_MS
 
 
 class _Fault(NamedTuple):
@@ -106,8 +108,26 @@ def _fault_of(outage: Outage, stretch: Stretch, around: Surroundings) -> _Fault 
         return None
     if any(one.code == stretch.code for one in earlier):
         return None
+    began_ms, seen_ms, said = onset_ms(outage, stretch, around), stretch.start_ms, f"{stretch.state}: {stretch.reason}"
+    if stretch.code == "unexpected_reboot" and _ghost_told(outage, stretch, around):
+        return _Fault("daemon_lost", began_ms, seen_ms, f"{said}, but processes from before were still there")
     code = "prolog_timed_out" if _prolog_hung(stretch, around) else stretch.code
-    return _Fault(code, onset_ms(outage, stretch, around), stretch.start_ms, f"{stretch.state}: {stretch.reason}")
+    return _Fault(code, began_ms, seen_ms, said)
+
+
+def _ghost_told(outage: Outage, stretch: Stretch, around: Surroundings) -> bool:
+    """Return whether the node came back with processes of a run that it was lost under, so it cannot have restarted.
+
+    Their end is then booked on the job's next run, elsewhere: a step of it ends in that moment while it goes on.
+    """
+    lost = around.ended_on(outage.node, outage.start_ms - TOGETHER_MS, outage.start_ms + TOGETHER_MS)
+    return any(
+        step.end_ms is not None and 0 <= step.end_ms - stretch.start_ms <= _TOLD_MS < (again.end_ms or 0) - step.end_ms
+        for run in lost
+        for again in around.runs_after(run)
+        if outage.node not in again.nodes
+        for step in again.steps
+    )
 
 
 def _prolog_hung(stretch: Stretch, around: Surroundings) -> bool:

@@ -24,9 +24,9 @@ _GIVEN_UP_MS: Final = 30 * SECOND_MS
 
 
 def onset_ms(outage: Outage, stretch: Stretch, around: Surroundings) -> int:
-    """Return when what the stretch tells of began, at the earliest that is likely and not before the node was well."""
+    """Return when what the stretch tells of was true at the latest, before it was written down."""
     if stretch.code in ("not_responding", "unexpected_reboot"):
-        return _lost_ms(outage.stretches[0], around)
+        return _gone_ms(outage.stretches[0], around)
     if stretch.code == "resume_timeout":
         waiting = around.ended_on(stretch.node, stretch.start_ms - TOGETHER_MS, stretch.start_ms + TOGETHER_MS)
         return min([run.start_ms for run in waiting if run.start_ms is not None], default=stretch.start_ms)
@@ -37,18 +37,17 @@ def onset_ms(outage: Outage, stretch: Stretch, around: Surroundings) -> int:
     return _emptied_ms(stretch, around)
 
 
-def _lost_ms(first: Stretch, around: Surroundings) -> int:
-    """Return when the node went: by the timeout, or earlier by runs whose end it did not report any more."""
+def _gone_ms(first: Stretch, around: Surroundings) -> int:
+    """Return when the node was gone: when the first run ended whose end it did not report, else when it was noticed.
+
+    Without steps nobody knows what it reported, and it may have gone as long before as Slurm waits.
+    """
     noticed_ms = first.start_ms
-    timeout_s = around.limits.slurmd_timeout_s
-    waits = first.code == "not_responding" and timeout_s is not None
-    by_timeout_ms = noticed_ms - int(_TIMEOUTS_BEFORE * (timeout_s or 0) * SECOND_MS) if waits else noticed_ms
+    if not around.has_steps:
+        waits = first.code == "not_responding"
+        return noticed_ms - int(_TIMEOUTS_BEFORE * (around.limits.slurmd_timeout_s or 0) * SECOND_MS) * waits
     before = around.ended_on(first.node, noticed_ms - _LOOK_BACK_MS, noticed_ms)
-    signs = [run.end_ms for run in before if run.end_ms is not None and _end_unreported(run, first)]
-    alive = [run.end_ms for run in before if run.end_ms is not None and not _end_unreported(run, first)]
-    alive_ms = max((end_ms for end_ms in alive if end_ms < noticed_ms - TOGETHER_MS), default=0)
-    later = [end_ms for end_ms in signs if end_ms >= alive_ms]
-    return max(min([by_timeout_ms, *later]), min(alive_ms, noticed_ms))
+    return min((run.end_ms for run in before if run.end_ms and _end_unreported(run, first)), default=noticed_ms)
 
 
 def _end_unreported(run: Run, first: Stretch) -> bool:

@@ -13,7 +13,7 @@ from producers.slurm.tables import BadLine, Row, read_table
 from producers.slurm.times import TimeReader
 
 NEEDED: Final = frozenset({"nodename", "timestart", "timeend", "state", "reason"})
-_WANTED: Final = NEEDED | {"user", "cluster"}
+WANTED: Final = NEEDED | {"user", "cluster"}
 # A row that begins when the one before it ends goes on with the same outage; the two times may differ by rounding.
 _TOUCHING_MS: Final = SECOND_MS
 _USER: Final = re.compile(r"^(?P<name>[^(]*)(?:\((?P<uid>\d+)\))?$")
@@ -79,7 +79,7 @@ def read_outages(
     lines: Iterable[str], times: TimeReader, *, reasons: ReasonFile | None = None, what: str = "sacctmgr show event"
 ) -> Outages:
     """Return the outages. Raises `TableError`."""
-    table = read_table(lines, needed=NEEDED, wanted=_WANTED, what=what)
+    table = read_table(lines, needed=NEEDED, wanted=WANTED, what=what)
     meanings = reasons or load_reasons()
     found: list[Stretch] = []
     bad = list(table.bad)

@@ -47,6 +47,7 @@ class Surroundings:
             self._stretches[outage.node] += outage.stretches
         self._uses: dict[str, list[Use]] = defaultdict(list)
         self._mates: dict[tuple[str, int | None], list[Run]] = defaultdict(list)
+        self._runs: dict[str, list[Run]] = defaultdict(list)
         for job in jobs:
             for attempt in job.attempts:
                 self._index(job, attempt)
@@ -57,6 +58,7 @@ class Surroundings:
         if "+" in job.job_id:
             self._mates[job.base, attempt.first.start_ms].append(attempt.last)
         for run in attempt.stretches:
+            self._runs[run.job_id].append(run)
             if run.end_ms is not None and run.start_ms is not None:
                 for node in run.nodes:
                     self._uses[node].append(Use(run.end_ms, run))
@@ -85,6 +87,10 @@ class Surroundings:
         first = bisect_left(uses, from_ms, key=lambda use: use.end_ms)
         last = bisect_right(uses, to_ms, key=lambda use: use.end_ms)
         return [use.run for use in uses[first:last]]
+
+    def runs_after(self, run: Run) -> list[Run]:
+        """Return the later records with the same job id."""
+        return [other for other in self._runs[run.job_id] if (other.start_ms or 0) >= (run.end_ms or 0)]
 
     def mates(self, job: Job, attempt: Attempt) -> list[Run]:
         """Return the other components of a heterogeneous job that run with this one and share its fate."""
