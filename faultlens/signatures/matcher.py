@@ -182,6 +182,8 @@ def _matches(compiled: _Compiled, index: int, located: _Located, masks: _Masks) 
 
 def _match(signature: Signature, groups: Mapping[str, int], found: re2._Match, located: _Located) -> Match:
     start, end = found.span()
+    # A pattern that asks for white space before a word may have taken the end of the line before.
+    start += len(found.group(0)) - len(found.group(0).lstrip(b"\r\n"))
     return Match(
         id=signature.id,
         role=signature.role,
