@@ -32,21 +32,24 @@ class Verb:
 
 VERBS: Final[dict[str, Verb]] = {
     "replay": Verb("faultlens.cli_replay", "replay", "Say of every failed job in recorded events whose fault it was."),
-    "check": Verb("faultlens.cli_check", "check", "Say whether settings, data and connections are right."),
+    "why": Verb("faultlens.cli_answers", "why", "Tell why a job failed, with the evidence and what to do."),
+    "slo": Verb("faultlens.cli_answers", "slo", "Show where the objectives stand, and what used up their budgets."),
+    "report": Verb("faultlens.cli_answers", "report", "Write the report of a week or any other time."),
+    "simulate": Verb("faultlens.cli_simulate", "simulate", "Write the events of a fleet whose causes are known."),
+    "score": Verb("faultlens.cli_simulate", "score", "Say how right the verdicts are, against known causes."),
+    "catalogue": Verb("faultlens.cli_catalogue", "app", "Say what a fault code means, and on which GPUs and drivers."),
+    "check": Verb("faultlens.cli_check", "check", "Check settings, data files and connections."),
     "migrate": Verb("faultlens.cli_check", "migrate", "Bring the store's tables up to date."),
-    "schema": Verb("faultlens.cli_check", "schema", "Print the JSON Schema of events, or the contract as AsyncAPI."),
+    "schema": Verb("faultlens.cli_check", "schema", "Print what an event of a type looks like."),
 }
 
 
 class _LazyGroup(TyperGroup):
-    """Lists the verbs from the table above; imports a verb's module only to run it or to show its own help."""
+    """Lists the verbs of the table above; imports a verb's module only to run it or to show its own help."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        verb = VERBS.get(cmd_name)
-        return None if verb is None else TyperCommand(cmd_name, help=verb.help)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=verb.help) for name, verb in VERBS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
