@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from faultlens.errors import ConfigurationError
 
 PREFIX: Final = "FAULTLENS_"
+# What a launcher tells a training script (faultlens/progress.py), and no setting of the program.
+_FOR_TRAINING: Final = frozenset({"FAULTLENS_PROGRESS", "FAULTLENS_JOB_ID", "FAULTLENS_ATTEMPT"})
 
 
 def data_directory() -> Path:
@@ -64,7 +66,7 @@ def load_settings() -> Settings:
 
 def unknown_variables(names: list[str]) -> list[str]:
     """Return those of `names` that begin with FAULTLENS_ but are no setting: most likely misspelt."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | _FOR_TRAINING
     return sorted(name for name in names if name.startswith(PREFIX) and name not in known)
 
 

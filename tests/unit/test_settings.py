@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from faultlens import progress
 from faultlens.errors import ConfigurationError
 from faultlens.settings import load_settings, unknown_variables
 
@@ -47,3 +48,7 @@ def test_a_password_can_come_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_misspelt_variables_are_found() -> None:
     assert unknown_variables(["FAULTLENS_STROE", "FAULTLENS_STORE", "HOME"]) == ["FAULTLENS_STROE"]
+
+
+def test_what_a_launcher_tells_a_training_script_is_no_misspelling() -> None:
+    assert unknown_variables([progress.VARIABLE, "FAULTLENS_JOB_ID", "FAULTLENS_ATTEMPT"]) == []
