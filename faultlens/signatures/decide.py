@@ -88,8 +88,9 @@ def _exception_name(reading: _Reading) -> _Decision:
 
 
 def _symptom_only(reading: _Reading) -> _Decision:
-    """Only symptoms: the first one's default, assumed."""
-    return ("assumed", reading.symptoms[0]) if reading.symptoms else None
+    """Only symptoms: the default of the first that says more than how the process ended, assumed."""
+    telling = [match for match in reading.symptoms if match.strength != "name"]
+    return ("assumed", (telling or reading.symptoms)[0]) if reading.symptoms else None
 
 
 def _consequence_only(reading: _Reading) -> _Decision:

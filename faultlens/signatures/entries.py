@@ -50,7 +50,7 @@ class SignatureEntry(_Strict):
 
     def _pattern_complaints(self) -> Iterator[str]:
         try:
-            pattern = compile_pattern(self.pattern)
+            pattern = compile_pattern(self.pattern, role=self.role)
         except PatternError as error:
             yield str(error)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -9,7 +10,7 @@ from typing import Final
 
 import re2
 
-from faultlens.signatures.model import TEXT_LIMIT, Match, Signature, Where
+from faultlens.signatures.model import TEXT_LIMIT, Match, Role, Signature, Where
 from faultlens.signatures.normalise import normalise
 
 # Of a line that a loop prints a thousand times the first and the last ones say everything.
@@ -17,6 +18,7 @@ OCCURRENCES_KEPT: Final = 4
 # A gang's thousand ranks print the same tail; at most 8 KiB each, so the memory is bounded by 4 MiB.
 TEXTS_REMEMBERED: Final = 512
 
+_SENTENCE_END: Final = re.compile(rb"[.!?;](?=\s)")
 _MASKING_ROLES: Final = frozenset({"advice", "quote"})
 _Span = tuple[int, int]
 
@@ -25,21 +27,22 @@ class PatternError(ValueError):
     """A pattern that RE2 does not take."""
 
 
-def pattern_options() -> re2.Options:
-    """Options for all patterns: bytes for letters, so that any encoding can be read and offsets are cheap."""
+def pattern_options(*, across_lines: bool) -> re2.Options:
+    """Bytes for letters, so that any encoding can be read and offsets are cheap; `\\s` stops at a line's end."""
     options = re2.Options()
+    options.never_nl = not across_lines
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
     return options
 
 
-def compile_pattern(pattern: str) -> re2._Regexp:
-    """The pattern with `^` and `$` at the ends of lines. Raises `PatternError`."""
+def compile_pattern(pattern: str, *, role: Role) -> re2._Regexp:
+    """The pattern as it is matched: within a line, but for quotes. Raises `PatternError`."""
     if not pattern.isascii():
         raise PatternError("a pattern must be ASCII, since texts are matched byte by byte")
     try:
         # Not re2.compile: its cache of 128 patterns is smaller than a set.
-        return re2._Regexp(_lines(pattern), pattern_options())  # noqa: SLF001
+        return re2._Regexp(_lines(pattern), pattern_options(across_lines=role == "quote"))  # noqa: SLF001
     except re2.error as error:
         raise PatternError(f"not RE2 syntax: {error}") from error
 
@@ -71,6 +74,11 @@ class _Located:
         end = self.data.find(b"\n", position)
         return len(self.data) if end < 0 else end
 
+    def sentence_end(self, position: int) -> int:
+        end = self.line_end(position)
+        stop = _SENTENCE_END.search(self.data, position, end)
+        return end if stop is None else stop.end()
+
     def characters(self, start: int, end: int) -> int:
         return end - start if self._ascii else len(self.data[start:end].decode("utf-8", "ignore"))
 
@@ -92,13 +100,13 @@ class _Compiled:
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
         self.signatures = signatures
-        self.patterns = [compile_pattern(signature.pattern) for signature in signatures]
+        self.patterns = [compile_pattern(signature.pattern, role=signature.role) for signature in signatures]
         self.groups = [
             {name.decode(): index for name, index in pattern.groupindex.items()} for pattern in self.patterns
         ]
         self._filter = re2.Filter()
         for signature in signatures:
-            self._filter.Add(_lines(signature.pattern), pattern_options())
+            self._filter.Add(_lines(signature.pattern), pattern_options(across_lines=signature.role == "quote"))
         if signatures:
             self._filter.Compile()
 
@@ -157,13 +165,13 @@ class _Masks:
         return any(start <= position < end for start, end in self._of_line[line_number])
 
     def _around(self, line_number: int) -> Iterator[_Span]:
-        """Advice masks from its first word to the end of its line; a quote what it matches, from the line before on."""
+        """Advice masks to the end of its sentence; a quote what it matches, which may begin on the line before."""
         begin = self._located.line_start(max(line_number - 1, 1))
         end = self._located.line_end(self._located.line_start(line_number))
-        for pattern, to_line_end in self._masking:
+        for pattern, whole_sentence in self._masking:
             for found in pattern.finditer(self._located.data, begin, end):
                 start, stop = found.span()
-                yield start, self._located.line_end(stop) if to_line_end else stop
+                yield start, self._located.sentence_end(stop) if whole_sentence else stop
 
 
 def _matches(compiled: _Compiled, index: int, located: _Located, masks: _Masks) -> Iterator[Match]:

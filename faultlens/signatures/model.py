@@ -31,7 +31,7 @@ STRENGTH_MEANINGS: Final = MappingProxyType(
     {
         "strong": "decides the class by itself",
         "weak": "points to a class",
-        "name": "only the name of an exception; counts when nothing explicit was printed",
+        "name": "only a name (of an exception, of a signal); counts when nothing explicit was printed",
     }
 )
 
