@@ -192,12 +192,3 @@ def _write(text: str, out: Path | None) -> None:
     except OSError as error:
         raise WorldError(f"the report cannot be written to {out}: {error.strerror}") from None
     typer.echo(f"Wrote {out} ({len(text.encode()):,} bytes).", err=True)
-
-
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-app.command()(why)
-app.command()(slo)
-app.command()(report)
-
-if __name__ == "__main__":
-    app()

@@ -87,6 +87,11 @@ class CauseLine:
     assumed: int
     gpu_ms: int
 
+    @property
+    def key(self) -> str:
+        """What tells it from all others; a person's label may charge a code to another class than the registry."""
+        return f"{self.cause_class}/{self.code}"
+
 
 @dataclass(frozen=True, slots=True)
 class DayLine:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from faultlens.causes import CAUSE_CLASSES
 from faultlens.clock import DAY_MS, HOUR_MS
 from slo.indicators import failure_rate, mean_time_between_h
-from slo.report.data import BASES, OVERHEAD, NodeLine, ObjectiveLine, Quality, ReportData
+from slo.report.data import BASES, OVERHEAD, CauseLine, NodeLine, ObjectiveLine, Quality, ReportData
 from slo.report.figures import ranked_causes
 from slo.wording import (
     NOTHING,
@@ -147,28 +147,22 @@ def second_numbers(data: ReportData) -> list[str]:
 
 
 def causes_table(data: ReportData) -> Table:
-    """Causes with failures and cost; GPU-hours add up to the sum that is shown."""
+    """Causes with failures and cost, the rest in one row, overhead last; GPU-hours add up to the sum that is shown."""
     causes = ranked_causes(data)
-    shown, rest = causes[:CAUSES_LIMIT], causes[CAUSES_LIMIT:]
-    tenths = tenths_that_add_up({line.code: line.gpu_ms for line in causes})
-    rows = [
-        (
-            line.title,
-            line.code,
-            line.cause_class,
-            f"{line.failures:,}",
-            f"{line.assumed:,}",
-            of_tenths(tenths[line.code]),
-        )
-        for line in shown
-    ]
+    tenths = tenths_that_add_up({line.key: line.gpu_ms for line in causes})
+    blamed = [line for line in causes if line.cause_class != OVERHEAD]
+    rest = blamed[CAUSES_LIMIT:]
+    rows = [(c.title, c.code, c.cause_class, *_amounts([c], tenths)) for c in causes if c not in rest]
     if rest:
-        left = (sum(c.failures for c in rest), sum(c.assumed for c in rest), sum(tenths[c.code] for c in rest))
-        rows.append((f"{len(rest)} more", "", "", f"{left[0]:,}", f"{left[1]:,}", of_tenths(left[2])))
-    failures, assumed = sum(c.failures for c in causes), sum(c.assumed for c in causes)
-    foot = ("All", "", "", f"{failures:,}", f"{assumed:,}", of_tenths(sum(tenths.values())))
+        rows.insert(CAUSES_LIMIT, (f"{len(rest)} more", "", "", *_amounts(rest, tenths)))
     heads = ("Cause", "Code", "Charged to", "Failures", "of them assumed", "GPU-hours")
+    foot = ("All", "", "", *_amounts(causes, tenths))
     return Table("Causes: how often, and what they cost", heads, rows, frozenset({3, 4, 5}), foot)
+
+
+def _amounts(lines: Sequence[CauseLine], tenths: Mapping[str, int]) -> tuple[str, str, str]:
+    failures, assumed = sum(line.failures for line in lines), sum(line.assumed for line in lines)
+    return f"{failures:,}", f"{assumed:,}", of_tenths(sum(tenths[line.key] for line in lines))
 
 
 def fleet_table(data: ReportData) -> Table | None:
