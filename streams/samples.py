@@ -115,43 +115,50 @@ NOTHING: Final = Amount()
 # --- nodes -----------------------------------------------------------------------------------------------
 
 
-def node_samples(  # noqa: PLR0913 # the facts of one interval of a node's time
-    *,
-    cluster: str,
-    pool: str | None,
-    from_ms: int,
-    to_ms: int,
-    state: NodeStateName,
-    planned: bool,
-    gpus_total: int,
-    gpus_allocatable: int,
-    cause: str | None,
-    covered: bool,
-    late_ms: int,
-) -> list[Sample]:
+class NodeTime(Struct, frozen=True, kw_only=True, gc=False):
+    """[from_ms, to_ms) of a node's time in one state; `late_ms` of it no report vouched for."""
+
+    cluster: str
+    pool: str | None
+    from_ms: int
+    to_ms: int
+    state: NodeStateName
+    planned: bool
+    gpus_total: int
+    gpus_allocatable: int
+    cause: str | None
+    covered: bool
+    late_ms: int
+
+
+def node_samples(time: NodeTime) -> list[Sample]:
     """Return samples of node and GPU availability and of coverage for a node that was in one state all the time.
 
     Planned down time leaves the totals, and so does a removed node. A degraded node is available, its unhealthy GPUs
-    are not. `late_ms` of the interval no report vouched for; while the node is down as planned none is expected.
-    Down without a cause that is known (a person's cordon) is `overhead`.
+    are not. While a node is down as planned no report is expected. Down without a cause that is known (a person's
+    cordon) is `overhead`.
     """
-    span_ms = to_ms - from_ms
-    if span_ms <= 0 or state == "removed":
+    span_ms = time.to_ms - time.from_ms
+    if span_ms <= 0 or time.state == "removed":
         return []
-    down, charged = state in DOWN, _class_of(cause)
-    place, samples = Place(cluster, pool), list[Sample]()
-    if not (down and planned):
+    down, charged = time.state in DOWN, _class_of(time.cause)
+    samples: list[Sample] = []
+    if not (down and time.planned):
         node = _split(0 if down else span_ms, span_ms, charged)
-        samples += _everywhere("node_availability", place, from_ms, to_ms, node)
-        if gpus_total > 0:
-            healthy = 0 if down else max(0, min(gpus_allocatable, gpus_total))
-            gpu = _split(healthy * span_ms, gpus_total * span_ms, charged)
-            samples += _everywhere("gpu_availability", place, from_ms, to_ms, gpu)
-    if covered:
-        on_time_ms = span_ms - max(0, min(late_ms, span_ms))
-        expected_ms = on_time_ms if down and planned else span_ms
-        samples += _everywhere("coverage", place, from_ms, to_ms, _split(on_time_ms, expected_ms, OVERHEAD))
+        samples += _of_time("node_availability", time, node)
+        if time.gpus_total > 0:
+            healthy = 0 if down else max(0, min(time.gpus_allocatable, time.gpus_total))
+            gpu = _split(healthy * span_ms, time.gpus_total * span_ms, charged)
+            samples += _of_time("gpu_availability", time, gpu)
+    if time.covered:
+        on_time_ms = span_ms - max(0, min(time.late_ms, span_ms))
+        expected_ms = on_time_ms if down and time.planned else span_ms
+        samples += _of_time("coverage", time, _split(on_time_ms, expected_ms, OVERHEAD))
     return samples
+
+
+def _of_time(objective: str, time: NodeTime, amount: Amount) -> list[Sample]:
+    return _everywhere(objective, Place(time.cluster, time.pool), time.from_ms, time.to_ms, amount)
 
 
 def _split(good: int, total: int, charged: str) -> Amount:

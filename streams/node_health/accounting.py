@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from faultlens.clock import HOUR_MS
 from streams.node_health.record import MISSED_INTERVALS, NodeRecord, Standing
 from streams.processor import Emit
-from streams.samples import node_samples, sample_emits, use_samples
+from streams.samples import NodeTime, node_samples, sample_emits, use_samples
 
 _TAKING_WORK: Final = frozenset({"available", "degraded"})
 _REST_OF: Final = {
@@ -27,7 +27,7 @@ def counted(record: NodeRecord, to_ms: int) -> tuple[NodeRecord, list[Emit]]:
     if standing is None or to_ms <= record.counted_ms:
         return record, []
     from_ms = record.counted_ms
-    samples = node_samples(
+    time = NodeTime(
         cluster=record.cluster,
         pool=record.pool,
         from_ms=from_ms,
@@ -40,7 +40,7 @@ def counted(record: NodeRecord, to_ms: int) -> tuple[NodeRecord, list[Emit]]:
         covered=record.covered,
         late_ms=_late_ms(record, from_ms, to_ms),
     )
-    emits = sample_emits(samples, about=record.node, time_ms=to_ms)
+    emits = sample_emits(node_samples(time), about=record.node, time_ms=to_ms)
     return replace(record, counted_ms=to_ms, late_ms=0), emits
 
 

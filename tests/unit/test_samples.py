@@ -14,6 +14,7 @@ from streams.samples import (
     NOTHING,
     Amount,
     Blame,
+    NodeTime,
     Place,
     Start,
     count_samples,
@@ -46,7 +47,7 @@ def node(state: NodeStateName, **changes: Any) -> dict[str, Sample]:
         "covered": True,
         "late_ms": 0,
     }
-    return {sample.objective: sample for sample in node_samples(state=state, **{**facts, **changes})}
+    return {sample.objective: sample for sample in node_samples(NodeTime(state=state, **{**facts, **changes}))}
 
 
 def started(**known: Any) -> Amount:
