@@ -83,8 +83,13 @@ def _pointing_root(reading: _Reading) -> _Decision:
 
 
 def _exception_name(reading: _Reading) -> _Decision:
-    """Nothing explicit was printed: the program's own exception is what ended it."""
-    return _first(match for match in reading.roots if match.strength == "name")
+    """Nothing explicit was printed: the program's own exception ended it, if it is not the wrapper of a symptom."""
+    telling = min((match.offset for match in reading.symptoms if match.strength != "name"), default=None)
+    return _first(
+        match
+        for match in reading.roots
+        if match.strength == "name" or (match.strength == "wrapper" and (telling is None or match.offset < telling))
+    )
 
 
 def _symptom_only(reading: _Reading) -> _Decision:
@@ -155,7 +160,7 @@ def _terminal_episode(matches: Iterable[Match]) -> int:
 
 def _names_a_symptom(match: Match, explained: set[int]) -> bool:
     """An exception's name says nothing more where its message is known to be a symptom or a consequence."""
-    return match.strength == "name" and match.line_number in explained
+    return match.strength in {"name", "wrapper"} and match.line_number in explained
 
 
 def _by_line(matches: Iterable[Match]) -> tuple[Match, ...]:

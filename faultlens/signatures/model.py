@@ -10,7 +10,7 @@ import msgspec
 from faultlens.causes import CauseClass
 
 Role: TypeAlias = Literal["root", "cascade", "symptom", "advice", "quote", "progress"]
-Strength: TypeAlias = Literal["strong", "weak", "name"]
+Strength: TypeAlias = Literal["strong", "weak", "name", "wrapper"]
 Scope: TypeAlias = Literal["device", "node", "rank", "job", "service"]
 Where: TypeAlias = Literal["log_tail", "message", "reason"]
 
@@ -32,6 +32,7 @@ STRENGTH_MEANINGS: Final = MappingProxyType(
         "strong": "decides the class by itself",
         "weak": "points to a class",
         "name": "only a name (of an exception, of a signal); counts when nothing explicit was printed",
+        "wrapper": "a name given to anything (RuntimeError); counts when no symptom was printed before it",
     }
 )
 
