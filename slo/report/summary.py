@@ -42,7 +42,9 @@ def _objectives(data: ReportData) -> Iterator[str]:
         yield f"{len(measured) - len(missed)} of {many(len(measured), 'objective')} were met."
         yield f"Missed: {listed(missed)}."
     else:
-        yield f"All {many(len(measured), 'measured objective')} were met."
+        yield (
+            f"All {len(measured)} objectives were met." if len(measured) > 1 else "The one objective measured was met."
+        )
     yield from _budgets(measured)
 
 

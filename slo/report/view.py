@@ -26,6 +26,7 @@ from slo.wording import (
 )
 
 CAUSES_LIMIT: Final = 20
+MOST_DIGITS: Final = 8
 FLEET_WORDS: Final = {
     "allocated": "Allocated to jobs",
     "idle_healthy": "Idle and healthy",
@@ -71,12 +72,12 @@ def budget_text(line: ObjectiveLine) -> str:
 
 
 def attained_text(line: ObjectiveLine) -> str:
-    """The attained share, with a decimal more where rounding would make a miss look like the target."""
+    """The attained share, with as many more decimals as it takes for a miss not to look like the target."""
     digits = digits_for(line.target)
-    text = percent(line.shown, digits=digits)
-    if line.met is False and text == percent(line.target, digits=digits):
-        return percent(line.shown, digits=digits + 1)
-    return text
+    if line.met is False and line.shown is not None:
+        while digits < MOST_DIGITS and round(line.shown * 100, digits) >= line.target * 100:
+            digits += 1
+    return percent(line.shown, digits=digits)
 
 
 def change_text(line: ObjectiveLine) -> str:
