@@ -37,7 +37,7 @@ class Released(Data, frozen=True):
 
     Sent again every five minutes until answered. `loss` tells a loss that the attempt survived from its end; with
     `keeps` the attempt goes on here (it lost another node, or devices of this one only).
-    `unexplained`: nothing better than a symptom is known of why it failed.
+    `unexplained`: nothing better than a symptom is known of why it failed; `code`: the cause as known so far.
     """
 
     node: str
@@ -55,6 +55,7 @@ class Released(Data, frozen=True):
     image: str | None = None
     outcome: str = ""
     unexplained: bool = False
+    code: str = ""
     keeps: bool = False
 
 
@@ -125,8 +126,9 @@ class NodeEvidence(Data, frozen=True):
 class NodeAnswer(Data, frozen=True):
     """Evidence of this node is complete up to `up_to_ms`, with what is known of its recent starts.
 
-    `start_failures` and `failures` count distinct (job, user) pairs of the last hour up to the attempt's end on this
-    node, this attempt left out; `starts` the attempts that began well in that time.
+    `start_failures` and `failures` count other jobs of the six hours up to the attempt's end on this node (and
+    `start_failure_users` and `failure_users` their users): starts that failed by nothing shared and nothing of the
+    user's, and failures that nothing explains. `starts` counts the jobs that ran well there in that time.
     """
 
     job_id: str

@@ -51,7 +51,7 @@ def load_precision(path: Path = SHIPPED) -> Precision:
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise ConfigurationError(f"{path}: no measured precision can be read: {error}") from error
     by_rule = {name: smoothed(m.right, m.total) for name, m in measured.items()}
-    by_basis = {}
+    by_basis: dict[str, float] = {}
     for basis in _BASES:
         own = [m for name, m in measured.items() if name.endswith(f"/{basis}")]
         by_basis[basis] = smoothed(sum(m.right for m in own), sum(m.total for m in own))

@@ -161,7 +161,7 @@ class JobLifecycleProcessor:
             attempt, samples = counting.counted(job, attempt, now_ms)
             return attempt, emits + samples
         attempt, verdicts = self._judge.on_attempt(job, attempt, context, now_ms)
-        attempt, words = telling.released(job, attempt, now_ms, unexplained=_unexplained(attempt))
+        attempt, words = telling.released(job, attempt, now_ms, _known(attempt))
         attempt = bookkeeping.balanced(job, attempt)
         attempt, records = bookkeeping.written(job, attempt, now_ms)
         attempt, samples = counting.counted(job, attempt, now_ms)
@@ -204,7 +204,9 @@ def _concerns_earlier(event: Event) -> bool:
     return isinstance(event.data, JobAllocated | JobCheckpoint | JobLabelled)
 
 
-def _unexplained(attempt: Attempt) -> bool:
-    """Return whether the failure is known by nothing better than a symptom."""
+def _known(attempt: Attempt) -> telling.Known:
+    """Return what is known of why the attempt failed."""
     decision = attempt.decision
-    return attempt.failed and decision is not None and decision.verdict.basis == "assumed"
+    if not attempt.failed or decision is None:
+        return telling.Known()
+    return telling.Known(decision.verdict.cause.code, decision.verdict.basis == "assumed")

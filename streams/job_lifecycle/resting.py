@@ -64,9 +64,12 @@ def _slim(attempt: Attempt) -> Attempt:
 
 
 def settled_ledger(attempt: Attempt) -> Attempt:
-    """Return an attempt that has its final verdict with its ledger's evidence laid down as pieces of time."""
+    """Return an attempt that ended well with its ledger's evidence laid down as pieces of time.
+
+    Of a failed one the steps are still asked for: evidence that comes late must be held against them.
+    """
     ledger = attempt.ledger
-    if ledger is None or not ledger.closed or not _settled(attempt):
+    if ledger is None or not ledger.closed or attempt.failed:
         return attempt
     return replace(attempt, ledger=goodput.rested(ledger))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens import topics
@@ -19,6 +20,13 @@ from streams.job_lifecycle.record import (
     Loss,
 )
 from streams.processor import Emit
+
+
+class Known(Struct, frozen=True):
+    """What is known so far of why an attempt ended: the cause's code, and whether that is more than a guess."""
+
+    code: str = ""
+    unexplained: bool = False
 
 
 def held(job: JobRecord, attempt: Attempt, slots: list[Slot], now_ms: int) -> list[Emit]:
@@ -78,7 +86,7 @@ def stalled_since_ms(attempt: Attempt) -> int | None:
     return goodput.stalled_since(attempt.ledger, end.at_ms)
 
 
-def released(job: JobRecord, attempt: Attempt, now_ms: int, *, unexplained: bool) -> tuple[Attempt, list[Emit]]:
+def released(job: JobRecord, attempt: Attempt, now_ms: int, known: Known) -> tuple[Attempt, list[Emit]]:
     """Return the word to the nodes that the attempt ended, when it is new or five minutes went by unanswered."""
     end = attempt.end
     if end is None:
@@ -89,7 +97,7 @@ def released(job: JobRecord, attempt: Attempt, now_ms: int, *, unexplained: bool
         if not attempt.failed or now_ms < attempt.sent_ms + RESEND_MS:
             return attempt, []
         nodes = unanswered(attempt)
-    emits = [_release(job, attempt, end, attempt.slots[node], now_ms, unexplained=unexplained) for node in nodes]
+    emits = [_release(job, attempt, end, attempt.slots[node], now_ms, known) for node in nodes]
     return replace(attempt, told=word, sent_ms=now_ms), emits
 
 
@@ -99,7 +107,7 @@ def unanswered(attempt: Attempt) -> list[str]:
     return [node for node in attempt.slots if node not in attempt.answers or attempt.answers[node].up_to_ms < closes_ms]
 
 
-def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int, *, unexplained: bool) -> Emit:
+def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int, known: Known) -> Emit:
     data = Released(
         node=slot.node,
         job_id=job.job_id,
@@ -114,7 +122,8 @@ def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int
         user=job.user,
         image=job.image,
         outcome=end.outcome,
-        unexplained=unexplained,
+        unexplained=known.unexplained,
+        code=known.code,
     )
     key = stable_id(job.job_id, attempt.attempt, slot.node, "released", data.opens_ms, data.closes_ms, now_ms)
     return Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data)

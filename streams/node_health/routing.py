@@ -25,8 +25,20 @@ from streams.processor import Emit
 
 # Contract, "Evidence window": opens 10 minutes before the first sign of trouble, closes 5 minutes after the end.
 BEFORE_MS = 10 * 60_000
-# Starts and unexplained failures of other jobs on this node count for this long before an attempt's end.
-NEIGHBOURS_MS = HOUR_MS
+# Starts and unexplained failures of other jobs on this node count for this long before an attempt's end: a node that
+# swallows jobs is offered few of them while the fleet is busy.
+NEIGHBOURS_MS = 6 * HOUR_MS
+
+# Starts that fail by these say nothing against the node: what is shared, and the user's own.
+_NOT_THE_NODES = (
+    "app.",
+    "platform.registry",
+    "platform.storage",
+    "platform.network",
+    "platform.auth",
+    "platform.scheduler",
+    "platform.maintenance",
+)
 
 
 def to_holders(record: NodeRecord, observations: Sequence[Observation], now_ms: int) -> list[Emit]:
@@ -145,7 +157,9 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
         for r in record.released
         if r.job_id != release.job_id and 0 <= release.closes_ms - r.at_ms <= NEIGHBOURS_MS + BEFORE_MS
     ]
-    failed_starts = {(r.job_id, r.user) for r in others if r.outcome == "never_started"}
+    failed_starts = {
+        (r.job_id, r.user) for r in others if r.outcome == "never_started" and not r.code.startswith(_NOT_THE_NODES)
+    }
     unexplained = {(r.job_id, r.user) for r in others if r.failed and r.unexplained}
     data = NodeAnswer(
         job_id=release.job_id,

@@ -60,7 +60,7 @@ def same_failure_on_other_nodes(facts: Facts) -> Finding | None:
 
 
 def different_users_fail_here(facts: Facts) -> Finding | None:
-    """A node on which several users' jobs end unexplained within the hour, and none well, is suspect itself."""
+    """A node on which several users' jobs end unexplained within hours, and none well, is suspect itself."""
     if own_error(spoken(facts)) or len(facts.held) != 1:
         return None
     for answer in facts.answers:

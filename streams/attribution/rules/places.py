@@ -12,7 +12,7 @@ from streams.attribution.roots import UNCERTAIN, candidates, has_prefix, own_err
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
-# Three users cannot all be wrong on one node in an hour while each is right elsewhere.
+# Several users cannot all be wrong on one node within hours while each is right elsewhere.
 _BLACK_HOLE_JOBS: Final = 3
 _BLACK_HOLE_USERS: Final = 2
 # An incident is often announced some minutes after it began to hurt.
@@ -30,13 +30,15 @@ _CODE_OF_SERVICE: Final = {
 }
 # Which words a service's trouble can hide behind when the text does not name it.
 _HIDES_BEHIND: Final = {
-    "storage": ("app.hang", "app.crash", "app.data", "platform", "network"),
-    "network": ("network", "platform", "app.hang", "app.crash", "app.exception"),
+    "storage": ("app.hang", "app.data", "platform", "network"),
+    "network": ("network", "platform", "app.hang", "app.exception"),
     "scheduler": ("platform", "app.crash"),
     "control_plane": ("platform", "app.crash"),
     "auth": ("platform", "app.data", "app.config"),
     "registry": ("platform",),
 }
+# Errors that a program names as its own and that are a shared service's while that is in trouble.
+_ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing"), "auth": ("app.data", "app.config")}
 _START_SERVICES: Final = frozenset({"registry"})
 _TERMINATED: Final = frozenset({9, 15})
 
@@ -111,8 +113,10 @@ def service_incident(facts: Facts) -> Finding | None:
 def _plausible(facts: Facts, service: str) -> bool:
     """Return whether a service in trouble explains an end whose text does not name it."""
     said = spoken(facts)
-    if own_error(said) or service not in _HIDES_BEHIND:
+    if service not in _HIDES_BEHIND:
         return False
+    if own_error(said):
+        return has_prefix(said.cause_code, _ALSO_OF.get(service, ()))
     if service in _START_SERVICES:
         return facts.end.outcome == "never_started" and said.role == "none"
     if said.role == "root":
@@ -167,7 +171,7 @@ def black_hole_node(facts: Facts) -> Finding | None:
             code = said.cause_code if said.cause_class in ("platform", "driver") else "platform.runtime"
             item = EvidenceItem(
                 "root", f"agent/{answer.node}", f"{answer.node}-starts", moment_of(answer.up_to_ms),
-                f"{jobs} starts of {users} users failed on {answer.node} within the hour",
+                f"{jobs} starts of {users} users failed on {answer.node} within six hours",
             )  # fmt: skip
             return Finding(code, "established", item.what, answer.node, items=(item,), advice="retry_elsewhere")
     return None
