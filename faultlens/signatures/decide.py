@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from faultlens.causes import CauseClass, class_of
+from faultlens.signatures.measured import confidence_of
 from faultlens.signatures.model import Match, Strength
 
 LogBasis: TypeAlias = Literal["supported", "assumed"]
@@ -16,6 +17,7 @@ ALTERNATIVES_KEPT: Final = 4
 # A fault after which the job's ranks completed two further steps did not stop it.
 STEPS_THAT_CLEAR: Final = 2
 NOTHING_KNOWN_CODE: Final = "app.crash"
+NOTHING_KNOWN_RULE: Final = "nothing_known_in_log"
 
 
 class Alternative(msgspec.Struct, frozen=True):
@@ -30,13 +32,15 @@ class LogVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a log says of a failure when nothing else is known.
 
     `basis` is `supported` when a line points to the cause, `assumed` when only symptoms or nothing was found;
-    never `established`: that takes a fault seen on what the job held. `rule` names the rule that decided.
+    never `established`: that takes a fault seen on what the job held. `rule` names the rule that decided, and
+    `confidence` is how often it was right where that was measured.
     `consequences` and `symptoms` were read as such, `earlier` was followed by two steps of progress.
     """
 
     cause_class: CauseClass
     cause_code: str
     basis: LogBasis
+    confidence: float
     rule: str
     strength: Strength | None
     deciding: Match | None
@@ -131,7 +135,8 @@ def decide(matches: Iterable[Match]) -> LogVerdict:
         cause_class="user",
         cause_code=NOTHING_KNOWN_CODE,
         basis="assumed",
-        rule="nothing_known_in_log",
+        confidence=confidence_of(NOTHING_KNOWN_RULE),
+        rule=NOTHING_KNOWN_RULE,
         strength=None,
         deciding=None,
         advice=reading.advice,
@@ -179,6 +184,7 @@ def _verdict(rule: str, decision: tuple[LogBasis, Match], reading: _Reading) -> 
         cause_class=deciding.cause_class,
         cause_code=deciding.cause_code,
         basis=basis,
+        confidence=confidence_of(rule),
         rule=rule,
         strength=deciding.strength,
         deciding=deciding,
