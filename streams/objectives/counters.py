@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct
@@ -14,19 +16,19 @@ from streams.goodput import OVERHEAD
 
 # What is older than this is kept by the hour only.
 MINUTES_KEPT_MS: Final = 6 * HOUR_MS
-# Parts of a bucket, in this order; trailing zeros are left out. The total is not kept: it is good and bad together,
-# so that no rounding can make them disagree.
+# Parts of a bucket, in this order. The total is not kept: it is good and bad together, so that no rounding can make
+# them disagree.
 BAD: Final = ("overhead", "platform", "hardware", "driver", "user")
 _GOOD, _FIRST_BAD, _ASSUMED_BAD, _ASSUMED_OUT = 0, 1, 1 + len(BAD), 2 + len(BAD)
-_PARTS: Final = 3 + len(BAD)
-
 Bucket = tuple[int, ...]
+NOTHING: Final[Bucket] = (0,) * (3 + len(BAD))
 
 
 class Counters(Struct, frozen=True, omit_defaults=True, tag="counters"):
     """What was counted for one objective in one scope.
 
-    `minutes` and `hours` are by the number of the minute or hour since the epoch; `sums` is all of them together.
+    `minutes` and `hours` are by the number of the minute or hour since the epoch, no time in both but what was told of
+    a whole hour and what was told of parts of it; `sums` is all of them together.
     `dirty`: something changed since the last status, which was written at `written_ms` and said `said`.
     `clipped` counts samples that were older than the window, or partly so.
     """
@@ -80,6 +82,7 @@ def aged(counters: Counters, now_ms: int, window_ms: int) -> Counters:
     for minute in [minute for minute in minutes if minute * MINUTE_MS < border_ms]:
         hour = minute * MINUTE_MS // HOUR_MS
         hours[hour] = _sum(hours.get(hour, ()), minutes.pop(minute))
+    hours = {hour: bucket for hour, bucket in hours.items() if bucket}
     oldest = window_start_ms(now_ms, window_ms) // HOUR_MS
     for hour in [hour for hour in hours if hour < oldest]:
         sums = _sum(sums, hours.pop(hour), -1)
@@ -94,74 +97,66 @@ def counted(counters: Counters, sample: Sample, now_ms: int, window_ms: int) -> 
     """
     counters = aged(counters, now_ms, window_ms)
     start_ms = window_start_ms(now_ms, window_ms)
-    amounts = _parts_of(sample)
-    minutes, hours, sums = dict(counters.minutes), dict(counters.hours), counters.sums
-    clipped = int(sample.from_ms < start_ms)
-    for from_ms, to_ms in _cut(sample.from_ms, sample.to_ms, counters.folded_ms):
+    minutes, hours, sums = dict(counters.minutes), dict(counters.hours), list(counters.sums or NOTHING)
+    for from_ms, unit_ms, shares in _spread(sample, counters.folded_ms):
         if from_ms < start_ms:
             continue
-        part = _share(amounts, sample, from_ms, to_ms)
-        sums = _sum(sums, part)
-        if from_ms < counters.folded_ms:
-            _add(hours, from_ms // HOUR_MS, part)
-        else:
-            _add(minutes, from_ms // MINUTE_MS, part)
-    return replace(counters, minutes=minutes, hours=hours, sums=sums, dirty=True, clipped=counters.clipped + clipped)
+        buckets, index = hours if unit_ms == HOUR_MS else minutes, from_ms // unit_ms
+        bucket = list(buckets.get(index, NOTHING))
+        for part, share in shares:
+            sums[part] += share
+            bucket[part] += share
+        buckets[index] = tuple(bucket)
+    _drop_empty(minutes, sample, MINUTE_MS)
+    _drop_empty(hours, sample, HOUR_MS)
+    clipped = counters.clipped + int(sample.from_ms < start_ms)
+    whole = tuple(sums) if any(sums) else ()
+    return replace(counters, minutes=minutes, hours=hours, sums=whole, dirty=True, clipped=clipped)
 
 
-def _parts_of(sample: Sample) -> Bucket:
-    amounts = [0] * _PARTS
-    amounts[_GOOD] = sample.good
+def _parts_of(sample: Sample) -> list[tuple[int, int]]:
+    """Return the sample's amounts by their place in a bucket; those that are nothing are left out."""
+    parts = {_GOOD: sample.good, _ASSUMED_BAD: sample.assumed_bad, _ASSUMED_OUT: sample.assumed_out}
     for name, amount in sample.by_cause.items():
-        index = BAD.index(name) if name in BAD else BAD.index(OVERHEAD)
-        amounts[_FIRST_BAD + index] += amount
-    amounts[_ASSUMED_BAD], amounts[_ASSUMED_OUT] = sample.assumed_bad, sample.assumed_out
-    return tuple(amounts)
+        place = _FIRST_BAD + BAD.index(name if name in BAD else OVERHEAD)
+        parts[place] = parts.get(place, 0) + amount
+    return [(place, amount) for place, amount in parts.items() if amount]
 
 
-def _cut(from_ms: int, to_ms: int, folded_ms: int) -> Iterator[tuple[int, int]]:
-    """Cut [from_ms, to_ms) at the borders of buckets; an instant is one piece."""
-    if to_ms <= from_ms:
-        yield from_ms, from_ms
-        return
-    cursor = from_ms
-    while cursor < to_ms:
-        unit_ms = HOUR_MS if cursor < folded_ms else MINUTE_MS
-        until = min(to_ms, (cursor // unit_ms + 1) * unit_ms)
-        yield cursor, until
-        cursor = until
+def _spread(sample: Sample, folded_ms: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
+    """Return (begin, length, shares by place) for every bucket that the sample's time touches.
 
-
-def _share(amounts: Bucket, sample: Sample, from_ms: int, to_ms: int) -> Bucket:
-    """Return what of each amount falls into a part of the sample's time, so that all parts add up exactly."""
-    span_ms = sample.to_ms - sample.from_ms
+    The shares of an amount add up to it exactly: each is what the whole part of the amount grows by over the bucket,
+    so it does not depend on how buckets are cut, and the negative of an amount has the negative shares.
+    """
+    parts, span_ms = _parts_of(sample), sample.to_ms - sample.from_ms
+    cursor, told = sample.from_ms, [0] * len(parts)
     if span_ms <= 0:
-        return amounts
-    ahead_ms, until_ms = from_ms - sample.from_ms, to_ms - sample.from_ms
-    return tuple(_upto(amount, until_ms, span_ms) - _upto(amount, ahead_ms, span_ms) for amount in amounts)
+        yield cursor, HOUR_MS if cursor < folded_ms else MINUTE_MS, parts
+        return
+    while cursor < sample.to_ms:
+        # A whole hour is one bucket even if it is recent: quiet nodes tell of nothing else.
+        whole = cursor % HOUR_MS == 0 and sample.to_ms - cursor >= HOUR_MS
+        unit_ms = HOUR_MS if whole or cursor < folded_ms else MINUTE_MS
+        until = min(sample.to_ms, (cursor // unit_ms + 1) * unit_ms)
+        upto = [abs(amount) * (until - sample.from_ms) // span_ms for _, amount in parts]
+        shares = [
+            (place, after - before if amount > 0 else before - after)
+            for (place, amount), before, after in zip(parts, told, upto, strict=True)
+        ]
+        yield cursor, unit_ms, shares
+        cursor, told = until, upto
 
 
-def _upto(amount: int, ahead_ms: int, span_ms: int) -> int:
-    """Return the whole part of the amount's share of the first `ahead_ms`; of its negative the negative."""
-    share = abs(amount) * ahead_ms // span_ms
-    return share if amount >= 0 else -share
-
-
-def _add(buckets: dict[int, Bucket], index: int, part: Bucket) -> None:
-    bucket = _sum(buckets.get(index, ()), part)
-    if bucket:
-        buckets[index] = bucket
-    else:
-        buckets.pop(index, None)
+def _drop_empty(buckets: dict[int, Bucket], sample: Sample, unit_ms: int) -> None:
+    for index in range(sample.from_ms // unit_ms, max(sample.from_ms, sample.to_ms - 1) // unit_ms + 1):
+        if buckets.get(index) == NOTHING:
+            del buckets[index]
 
 
 def _sum(one: Bucket, other: Bucket, sign: int = 1) -> Bucket:
-    size = max(len(one), len(other))
-    left, right = one + (0,) * (size - len(one)), other + (0,) * (size - len(other))
-    parts = [a + sign * b for a, b in zip(left, right, strict=True)]
-    while parts and not parts[-1]:
-        parts.pop()
-    return tuple(parts)
+    parts = tuple(a + sign * b for a, b in zip(one or NOTHING, other or NOTHING, strict=True))
+    return parts if any(parts) else ()
 
 
 def figures(counters: Counters) -> Figures:
@@ -169,19 +164,37 @@ def figures(counters: Counters) -> Figures:
     return _figures(counters.sums)
 
 
-def loads(counters: Counters, start_ms: int) -> list[tuple[int, int, int]]:
-    """Return (begin, total, bad) of every bucket that begins at `start_ms` or later."""
-    found = []
-    for buckets, unit_ms in ((counters.hours, HOUR_MS), (counters.minutes, MINUTE_MS)):
-        for index, bucket in buckets.items():
-            if index * unit_ms >= start_ms:
-                bad = sum(bucket[_FIRST_BAD:_ASSUMED_BAD])
-                found.append((index * unit_ms, bucket[_GOOD] + bad, bad))
-    return found
+class Recent:
+    """Total and bad of the buckets since a time, for asking about many windows within it."""
+
+    def __init__(self, counters: Counters, start_ms: int) -> None:
+        hours = {hour: _load(bucket) for hour, bucket in counters.hours.items() if (hour + 1) * HOUR_MS > start_ms}
+        told = [(hour * HOUR_MS, *load) for hour, load in hours.items()]
+        told += [(m * MINUTE_MS, *_load(bucket)) for m, bucket in counters.minutes.items() if m * MINUTE_MS >= start_ms]
+        told.sort()
+        self._hours = hours
+        self._begins = [begin for begin, _, _ in told]
+        self._totals = [0, *accumulate(total for _, total, _ in told)]
+        self._bads = [0, *accumulate(bad for _, _, bad in told)]
+
+    def since(self, start_ms: int) -> tuple[int, int]:
+        """Return total and bad from a time on; an hour that was told of as a whole counts for what is left of it."""
+        index = bisect_left(self._begins, start_ms)
+        total, bad = self._totals[-1] - self._totals[index], self._bads[-1] - self._bads[index]
+        begun_ms = start_ms % HOUR_MS
+        if begun_ms and (hour := self._hours.get(start_ms // HOUR_MS)):
+            total += hour[0] * (HOUR_MS - begun_ms) // HOUR_MS
+            bad += hour[1] * (HOUR_MS - begun_ms) // HOUR_MS
+        return total, bad
+
+
+def _load(bucket: Bucket) -> tuple[int, int]:
+    bad = sum(bucket[_FIRST_BAD:_ASSUMED_BAD])
+    return bucket[_GOOD] + bad, bad
 
 
 def _figures(sums: Bucket) -> Figures:
-    parts = sums + (0,) * (_PARTS - len(sums))
+    parts = sums or NOTHING
     by_cause = dict(zip(BAD, parts[_FIRST_BAD:_ASSUMED_BAD], strict=True))
     return Figures(
         parts[_GOOD],

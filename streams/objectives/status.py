@@ -8,7 +8,7 @@ from faultlens.budget import attained, budget_remaining, burn_rate
 from faultlens.clock import DAY_MS, HOUR_MS, SECOND_MS
 from faultlens.events import Bounds, SloScope, SloStatus
 from faultlens.objectives import Objective, iso_duration
-from streams.objectives.counters import Counters, Figures, figures, loads, window_start_ms
+from streams.objectives.counters import Counters, Figures, Recent, figures, window_start_ms
 
 # Objectives of time: kept in whole milliseconds, told in seconds.
 OF_TIME: Final = frozenset({"node_availability", "gpu_availability", "goodput", "serving_capacity", "coverage"})
@@ -42,28 +42,28 @@ def status_of(counters: Counters, objective: Objective, now_ms: int) -> SloStatu
 
 
 def burns(counters: Counters, objective: Objective, now_ms: int) -> dict[str, float]:
-    """Return the burn rate for each window, in whole minutes, or hours where the window is longer than six."""
+    """Return the burn rate for each window, in whole minutes, or hours where the window is longer than six.
+
+    A node's change is told at once and its quiet time at the hour's end: measured against what was told alone, one
+    node's trouble would look like all of them until then. So a window's total is at least what the fuller of the last
+    two full hours says it should be.
+    """
     windows = burn_windows_ms(objective)
-    told = loads(counters, window_start_ms(now_ms, windows[-1]))
-    per_hour = _told_per_hour(told, now_ms) if objective.name in OF_TIME else 0
+    recent = Recent(counters, window_start_ms(now_ms, windows[-1]))
+    per_hour = _told_per_hour(recent, now_ms) if objective.name in OF_TIME else 0
     rates = {}
     for window_ms in windows:
-        start_ms = window_start_ms(now_ms, window_ms)
-        total = sum(total for begin, total, _ in told if begin >= start_ms)
-        bad = sum(bad for begin, _, bad in told if begin >= start_ms)
-        rates[iso_duration(window_ms)] = burn_rate(bad, max(total, per_hour * window_ms // HOUR_MS), objective.target)
+        total, bad = recent.since(window_start_ms(now_ms, window_ms))
+        total = max(total, per_hour * window_ms // HOUR_MS)
+        rates[iso_duration(window_ms)] = burn_rate(bad, total, objective.target)
     return rates
 
 
-def _told_per_hour(told: list[tuple[int, int, int]], now_ms: int) -> int:
-    """Return the total of the fuller of the last two full hours.
-
-    A node's change is told at once and its quiet time at the hour's end: without this one node's trouble would be
-    measured against itself alone until then. Of time that nobody has told of yet the last hours are the measure.
-    """
+def _told_per_hour(recent: Recent, now_ms: int) -> int:
+    """Return the total of the fuller of the last two full hours."""
     hour_ms = now_ms // HOUR_MS * HOUR_MS
-    ends = (hour_ms, hour_ms - HOUR_MS)
-    return max(sum(total for begin, total, _ in told if end - HOUR_MS <= begin < end) for end in ends)
+    since = [recent.since(hour_ms - back * HOUR_MS)[0] for back in (0, 1, 2)]
+    return max(since[1] - since[0], since[2] - since[1])
 
 
 def bounds_of(figures: Figures) -> Bounds | None:
