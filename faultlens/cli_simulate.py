@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -149,7 +150,7 @@ class _Sinks:
 @contextmanager
 def _sinks(out: str) -> Iterator[_Sinks]:
     if out == STDOUT:
-        with _lines(sys.stdout.buffer) as events:
+        with _unless_nobody_reads(), _lines(sys.stdout.buffer) as events:
             yield _Sinks(events, lambda _truth: None)
         return
     directory = Path(out)
@@ -163,6 +164,18 @@ def _sinks(out: str) -> Iterator[_Sinks]:
             yield _Sinks(events, lambda one: _write(truth, truth_line(one)))
     except OSError as error:
         raise WorldError(f"{directory} cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _unless_nobody_reads() -> Iterator[None]:
+    """End quietly when the reader of standard output has seen enough (`| head`)."""
+    try:
+        yield
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # What is still in the buffer must not be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
 
 
 @contextmanager
@@ -198,10 +211,3 @@ def _progress(shape: Shape) -> Iterator[Watch]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("Simulating", total=shape.days)
         yield lambda _world, now_ms: bar.update(task, completed=(now_ms - shape.start_ms) / DAY_MS)
-
-
-if __name__ == "__main__":
-    app = typer.Typer(pretty_exceptions_enable=False, no_args_is_help=True)
-    app.command()(simulate)
-    app.command()(score)
-    app()

@@ -142,7 +142,8 @@ class Job:
 class Attempt:
     """One try of a job on given devices. `seats[rank]` is the node and GPU of a rank.
 
-    `doomed_ms`: since when it cannot go on; `safe_s`: seconds of work in its last good checkpoint.
+    `doomed_ms`: since when it cannot go on; `safe_s`: seconds of work in its last good checkpoint;
+    `leaving`: nodes that an elastic job is about to go on without.
     """
 
     job: Job
@@ -158,6 +159,8 @@ class Attempt:
     checkpointed_ms: int = 0
     safe_s: float = 0.0
     losses: int = 0
+    leaving: set[Node] = field(default_factory=set)
+    failed: bool = False
 
     def nodes(self) -> list[Node]:
         """The nodes it holds, in the order of ranks."""

@@ -22,7 +22,7 @@ def draw_job(world: World, at_ms: int) -> Job:
     """Return a job that somebody submits now, with the fate it would have on a fleet that never fails."""
     rng, work = world.chances.jobs, world.mix.work
     pool = rng.choice(world.fleet).pool
-    gpus = _gpus(world, pool, rng)
+    gpus = _fitting(world, int(pick(rng, work.gpus)), world.pools[pool])
     reporter = pick(rng, work.reporters)
     number = world.count("jobs")
     team = rng.choice(TEAMS)
@@ -59,11 +59,22 @@ def arrivals_per_day(world: World) -> float:
     """Return how many jobs a day keep the fleet as busy as the mix says, were nothing to fail."""
     work = world.mix.work
     total = sum(work.gpus.values())
-    mean_gpus = sum(float(gpus) * weight for gpus, weight in work.gpus.items()) / total
+    mean_gpus = sum(
+        nodes / len(world.fleet) * weight / total * _fitting(world, int(gpus), nodes)
+        for nodes in world.pools.values()
+        for gpus, weight in work.gpus.items()
+    )
     rng = Random(0)  # noqa: S311 - a fixed estimate of the mean of a clipped log-normal
     draws = [min(work.hours_limit, skewed(rng, work.hours_median, work.hours_spread)) for _ in range(2_000)]
     fleet_gpus = world.shape.nodes * world.shape.gpus_per_node
     return work.utilisation * fleet_gpus * 24 * len(draws) / (mean_gpus * sum(draws))
+
+
+def _fitting(world: World, gpus: int, nodes_of_pool: int) -> int:
+    """Return the size that a job of so many GPUs has in a pool: none wants more than a fair share of it."""
+    per_node = world.shape.gpus_per_node
+    most = max(per_node, int(nodes_of_pool * _SHARE_OF_POOL) * per_node)
+    return gpus if gpus <= most else per_node
 
 
 def _serve(job: Job, per_node: int, rng: Random) -> None:
@@ -72,13 +83,6 @@ def _serve(job: Job, per_node: int, rng: Random) -> None:
     job.replicas = rng.randint(1, 4)
     if job.fate.kind in {"succeeds", "time_limit"}:
         job.fate = Fate("cancelled", job.work_s)
-
-
-def _gpus(world: World, pool: str, rng: Random) -> int:
-    pool_gpus = sum(len(node.gpus) for node in world.fleet if node.pool == pool)
-    most = max(1, int(pool_gpus * _SHARE_OF_POOL))
-    wanted = int(pick(rng, world.mix.work.gpus))
-    return wanted if wanted <= most else max(1, min(most, world.shape.gpus_per_node))
 
 
 def _job_id(reporter: Reporter, team: str, number: int, rng: Random) -> str:

@@ -56,16 +56,15 @@ class Schedule:
     def fail(self, attempt: Attempt, blow: Blow) -> bool:
         """Let `blow` end an attempt, unless something has before; return whether it did."""
         world = self._world
-        if attempt.over or attempt.doomed_ms is not None:
+        if attempt.over or attempt.doomed_ms is not None or (blow.blamed and blow.node in attempt.leaving):
             return False
         if blow.at_ms + endings.longest_ms(blow) > world.quiet_from_ms:
             attempt.doomed_ms = blow.at_ms
             return False
         if elastic.survives(attempt, blow):
-            world.told(elastic.lose(world, attempt, blow))
-            world.count("losses")
+            elastic.lose(world, attempt, blow)
             return False
-        attempt.doomed_ms = blow.at_ms
+        attempt.doomed_ms, attempt.failed = blow.at_ms, True
         ending = endings.tell(world, attempt, blow)
         world.told(_truth(attempt, blow, ending))
         world.count("failures")

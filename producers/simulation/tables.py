@@ -272,17 +272,20 @@ class _Part(Strict):
 def load_mix(name_or_path: str, happenings: Happenings) -> Mix:
     """Return a shipped mix by its name, or one from a file; ConfigurationError names file and line."""
     path = DATA / f"mix-{name_or_path}.yaml" if name_or_path in SHIPPED_MIXES else Path(name_or_path)
+    if not path.is_file():
+        known = ", ".join(SHIPPED_MIXES)
+        raise ConfigurationError(f"{name_or_path}: neither a mix that comes with faultlens ({known}) nor a file")
     mix = _load(path, Mix)
-    for table, known in (
-        ("node_faults", happenings.node_faults),
-        ("user_faults", happenings.user_faults),
-        ("incidents_per_day", happenings.incidents),
-        ("herrings", happenings.herrings),
-    ):
-        for name in getattr(mix, table):
-            if name not in known:
-                line = read_yaml(path).line((table, name))
-                raise ConfigurationError(f"{path}:{line}: {name!r} is none of: {', '.join(sorted(known))}")
+    tables: dict[str, set[str]] = {
+        "node_faults": set(happenings.node_faults),
+        "user_faults": set(happenings.user_faults),
+        "incidents_per_day": set(happenings.incidents),
+        "herrings": set(happenings.herrings),
+    }
+    for table_name, names in tables.items():
+        for name in sorted(getattr(mix, table_name).keys() - names):
+            line = read_yaml(path).line((table_name, name))
+            raise ConfigurationError(f"{path}:{line}: {name!r} is none of: {', '.join(sorted(names))}")
     return mix
 
 

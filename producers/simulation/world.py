@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -64,7 +65,7 @@ class Chances:
 
 @dataclass(eq=False)
 class World:
-    """Everything. Times are true times in milliseconds."""
+    """Everything. Times are true times in milliseconds; `pools` counts the nodes of each."""
 
     shape: Shape
     mix: Mix
@@ -74,6 +75,7 @@ class World:
     delivery: Delivery
     texts: Texts
     fleet: list[Node]
+    pools: dict[str, int]
     placement: Placement
     told: Callable[[Truth], None]
     status: dict[str, Sender]
@@ -110,6 +112,7 @@ def build_world(
         Delivery(write, mix.transport, shape.seed, stream(shape.seed, "delivery")),
         Texts(load_log_texts(), stream(shape.seed, "texts")),
         fleet,
+        dict(Counter(node.pool for node in fleet)),
         Placement(fleet),
         told,
         {},

@@ -54,7 +54,9 @@ def mix_named(name: str) -> Mix:
     return mix.model_copy(
         update={
             "acceleration": 400.0,
-            "work": mix.work.model_copy(update={"elastic": 0.9}),
+            "work": mix.work.model_copy(
+                update={"elastic": 0.9, "reporters": {"slurm": 3, "kubernetes": 2, "launcher": 5}}
+            ),
             "transport": mix.transport.model_copy(update={"wrong_clocks": 0.15, "duplicated": 0.02}),
         }
     )
