@@ -32,6 +32,19 @@ from slo.wording import printable
 
 BAD_LINES_SHOWN: Final = 5
 _YEARS: Final = (1970, 2999)
+# Of the counts, those that people are told in one line; warnings say the rest.
+_SAID: Final = (
+    "events",
+    "jobs",
+    "runs",
+    "unended",
+    "outages",
+    "doubles",
+    "repaired",
+    "waiting_arrays",
+    "lines",
+    "without_time",
+)
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Turn what a scheduler or a kernel wrote down into events."
@@ -245,9 +258,7 @@ def _finish(summary: dict[str, Any], out: Path | None, *, as_json: bool) -> None
     if as_json:
         typer.echo(json.dumps(summary), err=out is None)
         return
-    counts = [
-        f"{value} {name.replace('_', ' ')}" for name, value in summary.items() if isinstance(value, int) and value
-    ]
+    counts = [f"{summary[name]} {name.replace('_', ' ')}" for name in _SAID if summary.get(name)]
     _tell(", ".join(counts) or "nothing found")
 
 

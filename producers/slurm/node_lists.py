@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import groupby, product
 from typing import Final
 
@@ -19,6 +20,7 @@ class NodeListError(ValueError):
     """A text that is no node list, or one that names too many nodes."""
 
 
+@lru_cache(maxsize=4096)  # the same few lists stand in row after row
 def expand(text: str) -> tuple[str, ...]:
     """Return the nodes that a list names, in its order, each once; () for Slurm's words for none.
 

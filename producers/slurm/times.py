@@ -8,6 +8,8 @@ from typing import Final
 from faultlens.clock import SECOND_MS, ms_of
 
 _UNKNOWN: Final = frozenset({"", "Unknown", "None", "N/A", "NONE", "INVALID", "(null)", "0"})
+# A second occurs in many rows: of a job, its steps and its array.
+_KNOWN_LIMIT: Final = 65_536
 
 
 class TimeReader:
@@ -21,6 +23,7 @@ class TimeReader:
         self.zone = zone
         self.without_zone = 0
         self.twice = 0
+        self._known: dict[str, tuple[int, int]] = {}
 
     def read(self, text: str, *, not_before: int | None = None) -> int | None:
         """Return milliseconds since the epoch; None where Slurm knows no time. ValueError for anything else.
@@ -38,15 +41,22 @@ class TimeReader:
             raise ValueError(f"not a time: {text[:40]!r}") from None
         if moment.tzinfo is not None:
             return ms_of(moment)
-        return self._local(moment, not_before)
+        return self._local(text, moment, not_before)
 
-    def _local(self, moment: datetime, not_before: int | None) -> int:
+    def _local(self, text: str, moment: datetime, not_before: int | None) -> int:
         self.without_zone += 1
-        first = ms_of(moment.replace(tzinfo=self.zone))
-        second = ms_of(moment.replace(tzinfo=self.zone, fold=1))
+        first, second = self._known.get(text) or self._both(text, moment)
         if second <= first:  # equal, or a time that the clock skipped
             return first
         if not_before is not None and first < not_before:
             return second
         self.twice += 1
         return first
+
+    def _both(self, text: str, moment: datetime) -> tuple[int, int]:
+        """Return what a local time is on the first and on the second pass; the same but once a year."""
+        if len(self._known) >= _KNOWN_LIMIT:
+            self._known.clear()
+        both = ms_of(moment.replace(tzinfo=self.zone)), ms_of(moment.replace(tzinfo=self.zone, fold=1))
+        self._known[text] = both
+        return both
