@@ -19,6 +19,8 @@ STEPS_THAT_CLEAR: Final = 2
 NOTHING_KNOWN_CODE: Final = "app.crash"
 NOTHING_KNOWN_RULE: Final = "nothing_known_in_log"
 
+_EXPLICIT: Final = frozenset({"strong", "weak"})
+
 
 class Alternative(msgspec.Struct, frozen=True):
     """Another cause the log could mean; `because` is the signature that says so."""
@@ -146,14 +148,13 @@ def decide(matches: Iterable[Match]) -> LogVerdict:
 def _read(matches: Sequence[Match]) -> _Reading:
     begins = _terminal_episode(matches)
     evidence = [match for match in matches if match.role in {"root", "cascade", "symptom"}]
-    episode = [match for match in evidence if match.offset >= begins]
-    explained = {match.line_number for match in episode if match.role != "root"}
+    episode = _without_mere_names([match for match in evidence if match.offset >= begins])
     return _Reading(
-        roots=_by_line(m for m in episode if m.role == "root" and not _names_a_symptom(m, explained)),
-        symptoms=_by_line(m for m in episode if m.role == "symptom"),
-        consequences=_by_line(m for m in episode if m.role == "cascade"),
-        earlier=_by_line(m for m in evidence if m.offset < begins),
-        advice=_by_line(m for m in matches if m.role == "advice"),
+        roots=_by_line(match for match in episode if match.role == "root"),
+        symptoms=_by_line(match for match in episode if match.role == "symptom"),
+        consequences=_by_line(match for match in episode if match.role == "cascade"),
+        earlier=_by_line(match for match in evidence if match.offset < begins),
+        advice=_by_line(match for match in matches if match.role == "advice"),
     )
 
 
@@ -163,9 +164,16 @@ def _terminal_episode(matches: Iterable[Match]) -> int:
     return steps[-STEPS_THAT_CLEAR] if len(steps) >= STEPS_THAT_CLEAR else 0
 
 
-def _names_a_symptom(match: Match, explained: set[int]) -> bool:
-    """An exception's name says nothing more where its message is known to be a symptom or a consequence."""
-    return match.strength in {"name", "wrapper"} and match.line_number in explained
+def _without_mere_names(matches: Sequence[Match]) -> list[Match]:
+    """A name says nothing more on a line whose words are known, an exception's name none where it is a symptom's."""
+    explicit = {match.line_number for match in matches if match.strength in _EXPLICIT}
+    symptoms = {match.line_number for match in matches if match.role != "root"}
+    return [
+        match
+        for match in matches
+        if match.strength in _EXPLICIT
+        or (match.line_number not in explicit and (match.role != "root" or match.line_number not in symptoms))
+    ]
 
 
 def _by_line(matches: Iterable[Match]) -> tuple[Match, ...]:
@@ -197,10 +205,14 @@ def _verdict(rule: str, decision: tuple[LogBasis, Match], reading: _Reading) -> 
 
 
 def _alternatives(deciding: Match, reading: _Reading) -> tuple[Alternative, ...]:
-    """What else it could be: what experts see behind the deciding words, then other roots, then symptoms."""
-    candidates = [Alternative(class_of(code), code, deciding.id) for code in deciding.also]
-    candidates += [
-        Alternative(match.cause_class, match.cause_code, match.id) for match in (*reading.roots, *reading.symptoms)
+    """What else it could be: what experts see behind the deciding words, then other roots, then telling symptoms."""
+    others = [match for match in (*reading.roots, *reading.symptoms) if match.strength in _EXPLICIT]
+    candidates = [
+        *(Alternative(class_of(code), code, deciding.id) for code in deciding.also),
+        *(Alternative(match.cause_class, match.cause_code, match.id) for match in others),
     ]
-    different = {other.cause_code: other for other in reversed(candidates) if other.cause_code != deciding.cause_code}
-    return tuple(reversed(different.values()))[:ALTERNATIVES_KEPT]
+    first: dict[str, Alternative] = {}
+    for candidate in candidates:
+        if candidate.cause_code != deciding.cause_code:
+            first.setdefault(candidate.cause_code, candidate)
+    return tuple(first.values())[:ALTERNATIVES_KEPT]
