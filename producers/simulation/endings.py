@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec.structs import replace as replace_fields
+
 from faultlens.clock import SECOND_MS, moment_of
 from faultlens.events import JobAlive, JobEnded, Outcome, RankExited, Stalled
 from producers.simulation.chance import happens, pick, sample, span_ms
+from producers.simulation.lastwords import OOM_KILLED
 from producers.simulation.model import Attempt, Blow, Node
 from producers.simulation.tables import Manner
 from producers.simulation.world import World
@@ -22,7 +25,7 @@ _STUCK_S: Final = (3_600.0, 14_400.0)
 # How often the rank that stands still says anything: one on a stuck device seldom, one that went its own way mostly.
 _STUCK_RANK_SPEAKS: Final = 0.5
 _WRONG_RANK_SPEAKS: Final = 0.9
-_REASONS_OF_RANKS: Final = frozenset({"oom_killed"})
+_SCHEDULER_HAS_LOG: Final = 0.3
 _ECHOES: Final = {"peer_lost": 60, "sigterm": 25, "peer_ib": 8, "silent": 7}
 
 
@@ -62,27 +65,23 @@ def tell_of_loss(world: World, attempt: Attempt, blow: Blow) -> bool:
     return blow.text_tells
 
 
-def post_end(world: World, attempt: Attempt, at_ms: int, end: JobEnded, tail: str | None) -> None:
+def post_end(world: World, attempt: Attempt, at_ms: int, end: JobEnded) -> None:
     """Send the end: by the scheduler where there is one, by the launcher else, and now and then by both."""
     rng = world.chances.lives
     if attempt.scheduler is None:
-        world.delivery.post(attempt.teller, at_ms, _with_tail(end, tail))
+        world.delivery.post(attempt.teller, at_ms, end)
         return
-    if attempt.teller is not attempt.scheduler and happens(rng, world.mix.work.both_report):
-        outcome = "failed" if end.outcome in {"timed_out", "preempted", "cancelled"} else end.outcome
-        told = JobEnded(end.job_id, end.attempt, outcome, exit_code=end.exit_code, signal=end.signal, reason="Error")
-        world.delivery.post(attempt.teller, at_ms, _with_tail(told, tail))
-        at_ms, tail = at_ms + span_ms(rng, (0.5, 9.0)), None
-    shows_tail = attempt.teller is attempt.scheduler or happens(rng, 0.3)
-    world.delivery.post(attempt.scheduler, at_ms, _with_tail(end, tail if shows_tail else None))
-
-
-def _with_tail(end: JobEnded, tail: str | None) -> JobEnded:
-    return JobEnded(
-        end.job_id, end.attempt, end.outcome, exit_code=end.exit_code, signal=end.signal, reason=end.reason,
-        message=end.message, log_tail=tail, restarts_with_attempt=end.restarts_with_attempt,
-        preempted_by=end.preempted_by,
-    )  # fmt: skip
+    launched = attempt.teller is not attempt.scheduler
+    if launched and happens(rng, world.mix.work.both_report):
+        # A launcher sees that its ranks are gone; why is the scheduler's to say.
+        outcome: Outcome = "succeeded" if end.outcome == "succeeded" else "failed"
+        reason = None if outcome == "succeeded" else "Error"
+        world.delivery.post(attempt.teller, at_ms, replace_fields(end, outcome=outcome, reason=reason, message=None))
+        end = replace_fields(end, log_tail=None)
+        at_ms += span_ms(rng, (0.5, 9.0))
+    if launched and not happens(rng, _SCHEDULER_HAS_LOG):
+        end = replace_fields(end, log_tail=None)
+    world.delivery.post(attempt.scheduler, at_ms, end)
 
 
 def _crash(world: World, attempt: Attempt, blow: Blow) -> Ending:
@@ -213,7 +212,7 @@ def _stall_signs(world: World, attempt: Attempt, since_ms: int, until_ms: int, v
 def _victim_exit(world: World, attempt: Attempt, blow: Blow, *, rank: int, at_ms: int) -> _Exit:
     node, device = attempt.seats[rank]
     tail = world.texts.tail(blow.texts, rank=rank, node=node.name, device=device, peer=_peer(attempt, node).name)
-    reason = blow.reason if blow.reason in _REASONS_OF_RANKS else None
+    reason = OOM_KILLED if blow.reason == OOM_KILLED else None
     return _Exit(rank, at_ms, blow.exit_code, blow.signal, tail, reason)
 
 

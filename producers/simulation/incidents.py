@@ -49,7 +49,7 @@ class Incidents:
         for node in nodes:
             self._reach(kind, id_, node)
         for attempt in dict.fromkeys(attempt for node in nodes for attempt in node.holders):
-            if happens(rng, kind.hits_running):
+            if attempt.job.reporter in kind.under and happens(rng, kind.hits_running):
                 self._hit(incident, attempt, at_ms, lasts_ms)
         if kind.takes_nodes_down:
             for node in nodes:

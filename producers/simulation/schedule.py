@@ -6,12 +6,15 @@ from collections import deque
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from faultlens.causes import class_of
 from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of
 from faultlens.events import AttemptRef, JobAllocated, JobEnded, JobPending, JobStarted, JobSubmitted, Outcome
 from faultlens.truth import Truth
 from producers.simulation import elastic, endings, faults_of_users, herrings, holding, running, starts
 from producers.simulation.chance import happens, span_ms, wait_ms
+from producers.simulation.lastwords import end_of
 from producers.simulation.model import CLUSTER, Attempt, Blow, Job, Node, Sender
 from producers.simulation.population import arrivals_per_day, draw_job
 from producers.simulation.world import World
@@ -26,12 +29,12 @@ _PREEMPTIBLE: Final = 10.0
 # After so many failures of its own a job is not tried again, whatever its limit.
 _PATIENCE_WITH_USERS: Final = 3
 _TELLS_PENDING_AFTER_MS: Final = 3 * MINUTE_MS
+_CANCELS_IN_THE_QUEUE: Final = 0.04
 _SLOTS_PER_PART: Final = 64
 _START_S: Final = (8.0, 120.0)
 _REQUEUE_S: Final = (15.0, 240.0)
 _BESIDE_S: Final = (2.0, 560.0)
 _ENDS_BEFORE_START: Final = 0.4
-_USUAL_REASON: Final = {"slurm": "NonZeroExitCode", "kubernetes": "Error", "launcher": "Error"}
 # An end that nobody reports is only seen after a while; near the end of the simulation it would not be.
 UNREPORTED_BEFORE_MS: Final = 2 * HOUR_MS
 
@@ -53,25 +56,24 @@ class Schedule:
         self._world.placement.changed(node)
         self._dispatch(node.pool, at_ms)
 
-    def fail(self, attempt: Attempt, blow: Blow) -> bool:
-        """Let `blow` end an attempt, unless something has before; return whether it did."""
+    def fail(self, attempt: Attempt, blow: Blow) -> None:
+        """Let `blow` end an attempt, unless something has before, or an elastic job survives it."""
         world = self._world
         if attempt.over or attempt.doomed_ms is not None or (blow.blamed and blow.node in attempt.leaving):
-            return False
+            return
         if blow.at_ms + endings.longest_ms(blow) > world.quiet_from_ms:
             attempt.doomed_ms = blow.at_ms
-            return False
+            return
         if elastic.survives(attempt, blow):
             elastic.lose(world, attempt, blow)
-            return False
+            return
         attempt.doomed_ms, attempt.failed = blow.at_ms, True
         ending = endings.tell(world, attempt, blow)
         world.told(_truth(attempt, blow, ending))
         world.count("failures")
-        again = ending.reported and self._tries_again(attempt, blow)
-        end = _end_of(attempt, blow, ending.outcome or blow.outcome, again=again) if ending.reported else None
-        world.agenda.at(ending.at_ms, partial(self._over, attempt, end, ending.tail))
-        return True
+        end = end_of(attempt, blow, ending.outcome or blow.outcome) if ending.reported else None
+        again = end is not None and self._tries_again(attempt, blow)
+        world.agenda.at(ending.at_ms, partial(self._over, attempt, end, ending.tail, again))
 
     def stop(self, attempt: Attempt, at_ms: int, outcome: Outcome, by: AttemptRef | None = None) -> None:
         """End an attempt without a failure: it succeeded, somebody cancelled it, or another one takes its place."""
@@ -79,17 +81,11 @@ class Schedule:
             return
         attempt.doomed_ms = at_ms
         code, signal = (0, None) if outcome == "succeeded" else (143, 15)
+        reason = None if outcome == "succeeded" else outcome.upper()
         end = JobEnded(
-            attempt.job.id,
-            attempt.number,
-            outcome,
-            exit_code=code,
-            signal=signal,
-            reason=None if outcome == "succeeded" else outcome.upper(),
-            restarts_with_attempt=None if by is None else attempt.job.attempts + 1,
-            preempted_by=by,
+            attempt.job.id, attempt.number, outcome, exit_code=code, signal=signal, reason=reason, preempted_by=by
         )
-        self._over(attempt, end, None, at_ms)
+        self._over(attempt, end, None, by is not None, at_ms)
 
     def _arrive(self, at_ms: int) -> None:
         world = self._world
@@ -128,14 +124,14 @@ class Schedule:
         queue.extendleft(reversed([job for job in waiting if not self._place(job, at_ms)]))
 
     def _place(self, job: Job, at_ms: int) -> bool:
+        """Give a job its GPUs; return whether it need not wait any longer."""
         world = self._world
         seats = world.placement.find(job.pool, job.gpus)
         if seats is None and job.priority >= _URGENT and at_ms - job.queued_ms > _URGENT_WAITS_MS:
             self._make_room(job, at_ms)
             seats = world.placement.find(job.pool, job.gpus)
         if seats is None:
-            self._tell_pending(job, at_ms)
-            return False
+            return self._gives_up(job, at_ms)
         job.attempts += 1
         scheduler = None if job.reporter == "launcher" else self._speaker(job)
         attempt = Attempt(job, job.attempts, seats, self._teller(job, seats[0][0], scheduler), scheduler, at_ms)
@@ -159,10 +155,11 @@ class Schedule:
 
     def _set_out(self, attempt: Attempt, at_ms: int) -> None:
         world = self._world
-        running.beat(world, attempt, at_ms + 1_000)
+        if attempt.teller is attempt.scheduler:
+            running.beat(world, attempt, at_ms)
         hindered = starts.hindrance(world, attempt, at_ms)
         if hindered is not None:
-            world.agenda.at(hindered.at_ms, lambda _: self.fail(attempt, hindered))
+            world.agenda.at(hindered.at_ms, lambda _at_ms: self.fail(attempt, hindered))
         else:
             world.agenda.at(at_ms + span_ms(world.chances.lives, _START_S), partial(self._start, attempt))
 
@@ -178,6 +175,8 @@ class Schedule:
         attempt.started_ms = at_ms
         world.delivery.post(attempt.teller, at_ms, JobStarted(job.id, attempt.number))
         running.begin(world, attempt, at_ms)
+        if attempt.teller is not attempt.scheduler:
+            running.beat(world, attempt, at_ms)
         left_s = max(1.0, job.fate.at_s - job.saved_s)
         fated_ms = (at_ms if at_start else attempt.first_step_ms) + round(left_s * 1_000)
         world.agenda.at(fated_ms, partial(self._meet_fate, attempt))
@@ -199,12 +198,13 @@ class Schedule:
             case "user_fault":
                 self.fail(attempt, faults_of_users.user_blow(self._world, attempt, at_ms))
 
-    def _over(self, attempt: Attempt, end: JobEnded | None, tail: str | None, at_ms: int) -> None:
+    def _over(self, attempt: Attempt, end: JobEnded | None, tail: str | None, again: bool, at_ms: int) -> None:
         world, job = self._world, attempt.job
         attempt.over = True
         if end is not None:
-            endings.post_end(world, attempt, at_ms, end, tail)
-        if end is not None and end.restarts_with_attempt is not None:
+            restarts_with = job.attempts + 1 if again and job.replicas == 1 else None
+            endings.post_end(world, attempt, at_ms, replace(end, restarts_with_attempt=restarts_with, log_tail=tail))
+        if again:
             job.saved_s = attempt.safe_s
             job.restarts_left -= 1
             world.agenda.at(at_ms + span_ms(world.chances.lives, _REQUEUE_S), partial(self._requeue, job))
@@ -225,13 +225,19 @@ class Schedule:
         job.own_failures += 1
         return job.own_failures <= _PATIENCE_WITH_USERS and faults_of_users.comes_again(self._world, attempt)
 
-    def _tell_pending(self, job: Job, at_ms: int) -> None:
+    def _gives_up(self, job: Job, at_ms: int) -> bool:
+        """Say once why a job waits; return whether its user has had enough of that and cancels it."""
         if job.told_pending or at_ms - job.queued_ms < _TELLS_PENDING_AFTER_MS or job.reporter == "launcher":
-            return
+            return False
         job.told_pending = True
+        world, attempt = self._world, job.attempts + 1
+        if happens(world.chances.lives, _CANCELS_IN_THE_QUEUE):
+            world.delivery.post(self._speaker(job), at_ms, JobEnded(job.id, attempt, "cancelled", reason="CANCELLED"))
+            return True
         reason = "Resources" if job.reporter == "slurm" else "Unschedulable"
-        pending = JobPending(job.id, reason, moment_of(job.queued_ms), attempt=job.attempts + 1)
-        self._world.delivery.post(self._speaker(job), at_ms, pending)
+        pending = JobPending(job.id, reason, moment_of(job.queued_ms), attempt=attempt)
+        world.delivery.post(self._speaker(job), at_ms, pending)
+        return False
 
     def _post_allocation(self, attempt: Attempt, at_ms: int) -> None:
         job, slots = attempt.job, attempt.slots()
@@ -260,25 +266,6 @@ def _gives_way(node: Node) -> bool:
         bool(node.holders)
         and not node.cordoned
         and all(a.job.priority <= _PREEMPTIBLE and a.doomed_ms is None and a.job.replicas == 1 for a in node.holders)
-    )
-
-
-def _end_of(attempt: Attempt, blow: Blow, outcome: Outcome, *, again: bool) -> JobEnded:
-    reason, message = blow.reason, blow.message
-    if blow.manner == "stuck":
-        reason = "TIMEOUT"
-    if blow.manner == "node_lost" and blow.node is not None:
-        reason = reason or ("NODE_FAIL" if attempt.job.reporter == "slurm" else "NodeLost")
-        message = message or f"node {blow.node.name} not responding"
-    return JobEnded(
-        attempt.job.id,
-        attempt.number,
-        outcome,
-        exit_code=blow.exit_code,
-        signal=blow.signal,
-        reason=reason or _USUAL_REASON[attempt.job.reporter],
-        message=message,
-        restarts_with_attempt=attempt.job.attempts + 1 if again else None,
     )
 
 

@@ -6,7 +6,7 @@ from faultlens.clock import SECOND_MS
 from producers.simulation.chance import happens, span_ms
 from producers.simulation.model import Attempt, Blow, Node
 from producers.simulation.tables import Ruling
-from producers.simulation.world import World
+from producers.simulation.world import OpenIncident, World
 
 _GIVES_UP_S = (20.0, 150.0)
 # Devices are granted, then the start is tried: nothing fails sooner.
@@ -21,16 +21,21 @@ def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
             node.swallows -= 1
             return _refused(world, world.happenings.black_hole, gives_up_ms, node)
     for incident in world.incidents:
-        reached = incident.kind.starting and not incident.nodes.isdisjoint(attempt.nodes())
-        if reached and happens(world.chances.luck, incident.kind.hits_starting):
-            return _refused(world, world.chances.luck.choice(incident.kind.starting), gives_up_ms, None)
+        if _reaches(incident, attempt) and happens(world.chances.luck, incident.kind.hits_starting):
+            return _refused(world, world.chances.luck.choice(incident.kind.starting), gives_up_ms)
     own = _own_mistake(world, attempt)
     if own is not None:
-        return _refused(world, own, gives_up_ms, None)
+        return _refused(world, own, gives_up_ms)
     if happens(world.chances.luck, world.mix.start_failure):
-        node = attempt.seats[0][0]
-        return _refused(world, world.chances.luck.choice(world.happenings.start_failures), gives_up_ms, node)
+        possible = [ruling for ruling in world.happenings.start_failures if attempt.job.reporter in ruling.under]
+        return _refused(world, world.chances.luck.choice(possible), gives_up_ms, attempt.seats[0][0], blamed=False)
     return None
+
+
+def _reaches(incident: OpenIncident, attempt: Attempt) -> bool:
+    kind = incident.kind
+    concerned = bool(kind.starting) and attempt.job.reporter in kind.under
+    return concerned and not incident.nodes.isdisjoint(attempt.nodes())
 
 
 def _own_mistake(world: World, attempt: Attempt) -> Ruling | None:
@@ -40,7 +45,7 @@ def _own_mistake(world: World, attempt: Attempt) -> Ruling | None:
     return Ruling(code=kind.code, why=kind.why, reason=kind.reason or "", messages=(kind.message or "",))
 
 
-def _refused(world: World, failure: Ruling, at_ms: int, node: Node | None) -> Blow:
+def _refused(world: World, failure: Ruling, at_ms: int, node: Node | None = None, *, blamed: bool = True) -> Blow:
     message = world.texts.line(world.chances.luck.choice(failure.messages), node=node.name if node else "node")
     return Blow(
         at_ms,
@@ -51,7 +56,7 @@ def _refused(world: World, failure: Ruling, at_ms: int, node: Node | None) -> Bl
         tells=True,
         text_tells=True,
         node=node,
-        blamed=node is not None,
+        blamed=blamed and node is not None,
         outcome="never_started",
         exit_code=None,
         reason=failure.reason,

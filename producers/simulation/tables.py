@@ -136,6 +136,7 @@ class Ruling(Strict):
     why: str
     reason: str
     messages: Annotated[tuple[str, ...], Field(min_length=1)]
+    under: tuple[Literal["slurm", "kubernetes", "launcher"], ...] = ("slurm", "kubernetes", "launcher")
 
 
 class IncidentKind(Strict):
@@ -152,6 +153,7 @@ class IncidentKind(Strict):
     announced_after_s: Span = (0.0, 120.0)
     began: Annotated[tuple[str, ...], Field(min_length=1)]
     over: str
+    under: tuple[Literal["slurm", "kubernetes", "launcher"], ...] = ("slurm", "kubernetes", "launcher")
     hits_starting: Chance = 0.0
     starting: tuple[Ruling, ...] = ()
     hits_running: Chance = 0.0

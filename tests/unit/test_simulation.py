@@ -222,8 +222,10 @@ def test_a_loss_that_a_job_survived_is_told_with_the_nodes_it_lost() -> None:
         for slot in event.data.lost
     }
     survived = {(truth.job_id, truth.attempt, truth.node) for truth in made.truths if truth.loss is not None}
-    assert survived == lost
     assert survived
+    assert survived <= lost
+    failed = {(truth.job_id, truth.attempt) for truth in made.truths if truth.loss is None}
+    assert {(job_id, attempt) for job_id, attempt, _ in lost - survived} <= failed, "who fails soon after had no loss"
 
 
 # --- the fleet --------------------------------------------------------------------------------------------
