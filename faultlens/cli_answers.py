@@ -11,10 +11,11 @@ from typing import Annotated, Final, Literal
 
 import typer
 
+from faultlens.clock import wall_ms
 from faultlens.errors import UsageError, WorldError
 from faultlens.objectives import load_objectives, parse_duration_ms
 from faultlens.settings import load_settings
-from faultlens.store import Store, open_store
+from faultlens.store import Embedded, Store, open_store, parse_dsn
 from slo.intervals import Interval
 from slo.recompute import Extent, extent
 from slo.report import period as periods
@@ -46,17 +47,20 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 
 @contextmanager
 def _opened(dsn: str | None) -> Iterator[Store]:
+    """Open the store to read it; a directory that is not there is not made, since nothing could be read from it."""
+    place = parse_dsn(dsn or load_settings().store)
+    if isinstance(place, Embedded) and not place.path.is_dir():
+        raise WorldError(
+            f"there is no store at {place}: fill it with `faultlens replay FILE`, or name another by --store"
+        )
     with open_store(dsn or load_settings().store) as store:
         yield store
 
 
 def _known(store: Store) -> Extent:
-    known = extent(store)
-    if known is None:
-        raise WorldError(
-            f"the store at {store} holds nothing yet: fill it with `faultlens replay FILE`, or name another"
-        )
-    return known
+    """What the store covers; an empty one covers nothing, now."""
+    now_ms = wall_ms()
+    return extent(store) or Extent(now_ms, now_ms, ())
 
 
 def slo(
