@@ -217,8 +217,10 @@ def _victim_exit(world: World, attempt: Attempt, blow: Blow, *, rank: int, at_ms
 
 
 def _peer_exit(world: World, attempt: Attempt, *, rank: int, at_ms: int, echo: str, peer: str) -> _Exit:
-    if echo in {"sigterm", "silent"}:
-        return _Exit(rank, at_ms, *((143, 15) if echo == "sigterm" else (1, None)))
+    if echo == "sigterm":
+        return _Exit(rank, at_ms, 143, 15, reason="sibling_failed" if world.chances.lives.random() < 0.5 else None)
+    if echo == "silent":
+        return _Exit(rank, at_ms, 1, None)
     node, device = attempt.seats[rank]
     return _Exit(rank, at_ms, 1, None, world.texts.tail(echo, rank=rank, peer=peer, node=node.name, device=device))
 
