@@ -1,5 +1,12 @@
 -- Attempts by what became of them and what that is charged to, for each of several windows; the end decides the window.
--- An end that nobody reported is known from its verdict.
+-- An end that nobody reported is known from its verdict. Who reports no start still reports progress or exits.
+WITH ran AS
+(
+    SELECT DISTINCT subject AS job_id, JSONExtractUInt(raw, 'data', 'attempt') AS attempt, 1 AS known
+    FROM events_raw
+    WHERE type IN ('faultlens.job.progress.v1', 'faultlens.job.rank_exited.v1')
+        AND subject IN (SELECT job_id FROM attempts WHERE started_at IS NULL)
+)
 SELECT
     window,
     outcome,
@@ -15,13 +22,14 @@ FROM
     SELECT
         if(a.ended_at IS NULL, toUnixTimestamp64Milli(v.ended_at), toUnixTimestamp64Milli(assumeNotNull(a.ended_at))) AS ended_ms,
         if(a.outcome = '', 'failed', a.outcome) AS outcome,
-        a.started_at IS NOT NULL OR a.outcome = 'succeeded' AS started,
+        a.started_at IS NOT NULL OR r.known = 1 OR a.outcome = 'succeeded' AS started,
         j.workload = 'inference' AS serving,
         v.class AS class,
         v.code AS code,
         v.basis AS basis,
         g.gpu_ms AS gpu_ms
     FROM attempts AS a
+    LEFT JOIN ran AS r ON a.job_id = r.job_id AND a.attempt = r.attempt
     LEFT JOIN jobs AS j ON a.job_id = j.job_id
     LEFT JOIN (SELECT * FROM attributions_latest WHERE loss = 0) AS v ON a.job_id = v.job_id AND a.attempt = v.attempt
     LEFT JOIN
