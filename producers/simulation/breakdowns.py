@@ -9,11 +9,11 @@ from itertools import accumulate
 from typing import Final
 
 from faultlens.clock import HOUR_MS, MINUTE_MS
-from producers.simulation import care, signs
+from producers.simulation import care, endings, signs
 from producers.simulation.chance import between, happens, pick, skewed, span_ms, wait_ms
 from producers.simulation.fleet import scope_of
 from producers.simulation.model import Ailment, Attempt, Blow, Node
-from producers.simulation.schedule import UNREPORTED_BEFORE_MS, Schedule
+from producers.simulation.schedule import Schedule
 from producers.simulation.tables import Manner, NodeFaultKind
 from producers.simulation.world import World
 
@@ -154,11 +154,11 @@ class Breakdowns:
         )
 
     def _manner(self, fault: _Fault, attempt: Attempt) -> Manner:
-        late = fault.at_ms > self._world.shape.end_ms - UNREPORTED_BEFORE_MS
         if fault.manner == "stuck":
-            return "stuck" if attempt.job.reporter == "slurm" and attempt.job.nodes > 1 and not late else "hang"
-        alone = fault.manner == "node_lost" and attempt.scheduler is None and attempt.seats[0][0] is fault.node
-        return "unreported" if alone and not late else fault.manner
+            return "stuck" if attempt.job.reporter == "slurm" and attempt.job.nodes > 1 else "hang"
+        if fault.manner == "node_lost":
+            return endings.manner_of_loss(self._world, attempt, fault.node, fault.at_ms)
+        return fault.manner
 
     def _missed(self, fault: _Fault, attempt: Attempt) -> bool:
         """Whether a lost node is missed: by its reports, which stop, or by the scheduler."""

@@ -60,11 +60,7 @@ class Disturbances:
         until_ms = at_ms + round(between(rng, world.mix.transport.cut_minutes) * MINUTE_MS)
         node.agent.cut_until_ms = until_ms
         for attempt in node.holders:
-            if (
-                attempt.seats[0][0] is node
-                and attempt.teller is not attempt.scheduler
-                and happens(rng, _LAUNCHER_CUT_TOO)
-            ):
+            if attempt.launched_on is node and happens(rng, _LAUNCHER_CUT_TOO):
                 attempt.teller.cut_until_ms = until_ms
 
     def _black_hole(self, node: Node, _at_ms: int) -> None:

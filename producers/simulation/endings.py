@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace as replace_fields
 
-from faultlens.clock import SECOND_MS, moment_of
+from faultlens.clock import HOUR_MS, SECOND_MS, moment_of
 from faultlens.events import JobAlive, JobEnded, Outcome, RankExited, Stalled
 from producers.simulation.chance import happens, pick, sample, span_ms
 from producers.simulation.lastwords import OOM_KILLED
@@ -21,6 +21,7 @@ PEERS_REPORTED: Final = 11
 # Collectives give up after these times (seconds): the defaults of NCCL's watchdog and what people set.
 _COLLECTIVE_TIMEOUTS_S: Final = {480.0: 1, 600.0: 6, 1_200.0: 1, 1_800.0: 2}
 _LONGEST_MS: Final = (1_800 + 300) * SECOND_MS
+_UNREPORTED_BEFORE_MS: Final = 2 * HOUR_MS
 _STUCK_S: Final = (3_600.0, 14_400.0)
 # How often the rank that stands still says anything: one on a stuck device seldom, one that went its own way mostly.
 _STUCK_RANK_SPEAKS: Final = 0.5
@@ -51,6 +52,15 @@ class _Exit:
     first_ms: int | None = None
 
 
+def manner_of_loss(world: World, attempt: Attempt, node: Node, at_ms: int) -> Manner:
+    """Return how it shows that a node of an attempt went off: nobody reports the end where its launcher did, too.
+
+    Such an end is only seen after a while; near the end of the simulation it would not be, so there are none.
+    """
+    alone = attempt.scheduler is None and attempt.launched_on is node
+    return "unreported" if alone and at_ms <= world.shape.end_ms - _UNREPORTED_BEFORE_MS else "node_lost"
+
+
 def tell(world: World, attempt: Attempt, blow: Blow) -> Ending:
     """Send what an attempt's ranks say of their end (its `ended` comes when it is over)."""
     return _MANNERS[blow.manner](world, attempt, blow)
@@ -71,7 +81,7 @@ def post_end(world: World, attempt: Attempt, at_ms: int, end: JobEnded) -> None:
     if attempt.scheduler is None:
         world.delivery.post(attempt.teller, at_ms, end)
         return
-    launched = attempt.teller is not attempt.scheduler
+    launched = attempt.launched_on is not None and attempt.started_ms is not None and not attempt.muted
     if launched and happens(rng, world.mix.work.both_report):
         # A launcher sees that its ranks are gone; why is the scheduler's to say.
         outcome: Outcome = "succeeded" if end.outcome == "succeeded" else "failed"
@@ -151,6 +161,7 @@ def _node_lost(world: World, attempt: Attempt, blow: Blow) -> Ending:
     """The ranks of a node are gone without a word; its peers notice after a while."""
     rng = world.chances.lives
     lost = set(attempt.ranks_on(blow.node)) if blow.node else set()
+    attempt.muted = attempt.scheduler is not None and blow.node is not None and attempt.launched_on is blow.node
     survivors = [rank for rank in range(len(attempt.seats)) if rank not in lost]
     last_ms = notice_ms = blow.at_ms + span_ms(rng, (10.0, 90.0))
     for rank in sample(rng, survivors, PEERS_REPORTED):
@@ -226,6 +237,8 @@ def _peer_exit(world: World, attempt: Attempt, *, rank: int, at_ms: int, echo: s
 
 
 def _post(world: World, attempt: Attempt, gone: _Exit) -> None:
+    if attempt.muted:
+        return
     node, device = attempt.seats[gone.rank]
     seen = gone.first_ms is not None and happens(world.chances.lives, 0.6)
     first_error_at = moment_of(gone.first_ms + attempt.teller.clock_off_ms) if gone.first_ms and seen else None

@@ -8,7 +8,7 @@ from typing import Final
 
 from faultlens.clock import MINUTE_MS
 from faultlens.events import PlatformIncident, Scope
-from producers.simulation import care
+from producers.simulation import care, endings
 from producers.simulation.chance import between, happens, pick, span_ms, wait_ms
 from producers.simulation.fleet import scope_of
 from producers.simulation.model import CLUSTER, Ailment, Attempt, Blow, Node
@@ -16,8 +16,8 @@ from producers.simulation.schedule import Schedule
 from producers.simulation.tables import IncidentKind
 from producers.simulation.world import OpenIncident, World
 
-# Within how many seconds running jobs notice; not all touch the service at once.
-_FELT_WITHIN_S: Final = (1.0, 300.0)
+_FELT_WITHIN_S: Final = 300.0
+_POWER_GONE_S: Final = (0.5, 3.0)
 _OFF: Final = "service"
 
 
@@ -83,28 +83,26 @@ class Incidents:
             care.ail(node, Ailment(id_, kind.checks, lasts=True))
 
     def _hit(self, incident: OpenIncident, attempt: Attempt, at_ms: int, lasts_ms: int) -> None:
-        kind = incident.kind
-        world, rng = self._world, self._world.chances.luck
-        within_s = (
-            (0.5, 3.0) if kind.takes_nodes_down else (_FELT_WITHIN_S[0], min(_FELT_WITHIN_S[1], lasts_ms / 1_000))
-        )
+        world, rng, kind = self._world, self._world.chances.luck, incident.kind
+        felt_ms = at_ms + span_ms(rng, _felt_within_s(kind, lasts_ms))
         texts = pick(rng, kind.texts)
-        reached = [node for node in attempt.nodes() if node in incident.nodes]
+        node = next(node for node in attempt.nodes() if node in incident.nodes)
+        manner = pick(rng, kind.manners)
         blow = Blow(
-            at_ms + span_ms(rng, within_s),
+            felt_ms,
             kind.code,
             kind.why,
-            pick(rng, kind.manners),
+            endings.manner_of_loss(world, attempt, node, at_ms) if manner == "node_lost" else manner,
             texts,
             tells=incident.told or bool(kind.checks) or kind.reason is not None,
             text_tells=texts in kind.telling_texts,
-            node=rng.choice(reached),
-            exit_code=1 if "killed" not in kind.manners else 143,
-            signal=15 if "killed" in kind.manners else None,
+            node=node,
+            exit_code=143 if manner == "killed" else 1,
+            signal=15 if manner == "killed" else None,
             reason=kind.reason,
             message=kind.message,
         )
-        world.agenda.at(blow.at_ms, lambda _now_ms: self._schedule.fail(attempt, blow))
+        world.agenda.at(felt_ms, lambda _now_ms: self._schedule.fail(attempt, blow))
 
     def _end(self, incident: OpenIncident, nodes: Sequence[Node], at_ms: int) -> None:
         world = self._world
@@ -122,3 +120,8 @@ class Incidents:
             scope=incident.scope, message=message,
         )  # fmt: skip
         self._world.delivery.post(self._world.sender(f"status/{incident.kind.service}"), at_ms, told)
+
+
+def _felt_within_s(kind: IncidentKind, lasts_ms: int) -> tuple[float, float]:
+    """Return when running jobs notice: at once where the power is gone, else as soon as they need the service."""
+    return _POWER_GONE_S if kind.takes_nodes_down else (1.0, max(1.0, min(_FELT_WITHIN_S, lasts_ms / 1_000)))

@@ -143,7 +143,7 @@ class Attempt:
     """One try of a job on given devices. `seats[rank]` is the node and GPU of a rank.
 
     `doomed_ms`: since when it cannot go on; `safe_s`: seconds of work in its last good checkpoint;
-    `leaving`: nodes that an elastic job is about to go on without.
+    `leaving`: nodes that an elastic job is about to go on without; `muted`: its launcher went down with its node.
     """
 
     job: Job
@@ -160,7 +160,13 @@ class Attempt:
     safe_s: float = 0.0
     losses: int = 0
     leaving: set[Node] = field(default_factory=set)
+    muted: bool = False
     failed: bool = False
+
+    @property
+    def launched_on(self) -> Node | None:
+        """The node that its launcher runs on; None where a bridge tells of its ranks."""
+        return None if self.teller is self.scheduler else self.seats[0][0]
 
     def nodes(self) -> list[Node]:
         """The nodes it holds, in the order of ranks."""

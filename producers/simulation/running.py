@@ -31,7 +31,7 @@ def begin(world: World, attempt: Attempt, at_ms: int) -> None:
 
 def beat(world: World, attempt: Attempt, at_ms: int) -> None:
     """Send what is due now, and come again after the interval."""
-    if attempt.over:
+    if attempt.over or attempt.muted:
         return
     interval_s = world.shape.interval_s
     world.delivery.post(attempt.teller, at_ms, JobAlive(attempt.job.id, attempt.number, interval_s))

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from faultlens.causes import class_of
-from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of
+from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import AttemptRef, JobAllocated, JobEnded, JobPending, JobStarted, JobSubmitted, Outcome
 from faultlens.truth import Truth
 from producers.simulation import elastic, endings, faults_of_users, herrings, holding, running, starts
@@ -35,8 +35,6 @@ _START_S: Final = (8.0, 120.0)
 _REQUEUE_S: Final = (15.0, 240.0)
 _BESIDE_S: Final = (2.0, 560.0)
 _ENDS_BEFORE_START: Final = 0.4
-# An end that nobody reports is only seen after a while; near the end of the simulation it would not be.
-UNREPORTED_BEFORE_MS: Final = 2 * HOUR_MS
 
 
 class Schedule:
@@ -155,7 +153,7 @@ class Schedule:
 
     def _set_out(self, attempt: Attempt, at_ms: int) -> None:
         world = self._world
-        if attempt.teller is attempt.scheduler:
+        if attempt.launched_on is None:
             running.beat(world, attempt, at_ms)
         hindered = starts.hindrance(world, attempt, at_ms)
         if hindered is not None:
@@ -175,7 +173,7 @@ class Schedule:
         attempt.started_ms = at_ms
         world.delivery.post(attempt.teller, at_ms, JobStarted(job.id, attempt.number))
         running.begin(world, attempt, at_ms)
-        if attempt.teller is not attempt.scheduler:
+        if attempt.launched_on is not None:
             running.beat(world, attempt, at_ms)
         left_s = max(1.0, job.fate.at_s - job.saved_s)
         fated_ms = (at_ms if at_start else attempt.first_step_ms) + round(left_s * 1_000)

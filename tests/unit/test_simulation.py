@@ -154,7 +154,26 @@ def test_an_end_is_not_reported_only_where_the_launcher_went_down_with_its_node(
     said = outcomes(made)
     unreported = [truth for truth in made.truths if truth.loss is None and (truth.job_id, truth.attempt) not in said]
     assert unreported
-    assert {truth.code.split(".")[0] for truth in unreported} == {"host"}
+    assert all(truth.code.startswith(("host.lost", "host.power", "host.cpu", "platform.power")) for truth in unreported)
+
+
+def test_a_launcher_says_nothing_of_ranks_once_its_own_node_is_gone() -> None:
+    made = recording("troubled")
+    heads = {}
+    for event in made.events:
+        if isinstance(event.data, JobAllocated) and event.data.part in {None, 1}:
+            heads[event.data.job_id, event.data.attempt] = event.data.allocation[0].node
+    gone = {
+        (truth.job_id, truth.attempt)
+        for truth in made.truths
+        if truth.loss is None
+        and truth.code.startswith("host.lost")
+        and truth.node == heads[truth.job_id, truth.attempt]
+    }
+    assert gone
+    for event in made.events:
+        if isinstance(event.data, RankExited) and event.source.startswith("launcher/"):
+            assert (event.data.job_id, event.data.attempt) not in gone
 
 
 def test_codes_are_of_the_registry_and_say_the_class() -> None:
