@@ -22,6 +22,7 @@ from faultlens.events import (
     JobStarted,
     NodeFault,
     NodeHealth,
+    PlatformIncident,
     RankExited,
 )
 from faultlens.topics import INPUT_TYPES
@@ -279,6 +280,15 @@ def test_a_node_that_lost_its_power_is_silent_and_comes_back_with_another_boot_i
     lost = {truth.node for truth in made.truths if truth.code.startswith("host.lost") and truth.node}
     assert lost
     assert sum(len(boots[node]) > 1 for node in lost) >= len(lost) - 2
+
+
+def test_an_incident_that_is_announced_is_announced_before_it_is_over() -> None:
+    phases: dict[str, list[str]] = defaultdict(list)
+    for event in sorted(recording("troubled").events, key=lambda event: event.time_ms):
+        if isinstance(event.data, PlatformIncident):
+            phases[event.data.incident_id].append(event.data.phase)
+    assert len(phases) > 3
+    assert all(list(dict.fromkeys(said)) in (["started", "ended"], ["started"]) for said in phases.values())
 
 
 def test_the_inventory_comes_once_per_boot() -> None:

@@ -19,6 +19,7 @@ from slo.wording import (
     printable,
     share_of_budget,
     signed,
+    target_percent,
     tenths_that_add_up,
     whole_hours,
 )
@@ -58,6 +59,10 @@ def test_percentages_are_never_rounded_to_all_or_nothing(ratio: float | None, di
 
 def test_a_stricter_target_gets_more_decimals() -> None:
     assert [digits_for(target) for target in (0.5, 0.9, 0.99, 0.995, 0.9995, 0.99999999)] == [1, 1, 2, 2, 3, 4]
+
+
+def test_targets_are_written_as_people_write_them() -> None:
+    assert [target_percent(target) for target in (0.9995, 0.9, 0.995)] == ["99.95 %", "90 %", "99.5 %"]
 
 
 def test_changes_carry_their_sign() -> None:

@@ -1,0 +1,171 @@
+"""Finding signatures in a text: where they stand, what masks them; the fast way finds all that the slow one does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faultlens.signatures import Match, Role, Signature, SignatureSet, compile_signatures, load_signatures
+from faultlens.signatures.matcher import OCCURRENCES_KEPT, PatternError, compile_pattern
+
+KNOWN = load_signatures()
+EXAMPLES = sorted({line for s in KNOWN.signatures for line in s.example.splitlines()})
+NOISE = [
+    "",
+    "INFO step 812 done",
+    '  File "/opt/a.py", line 3, in f',
+    "    raise KeyError('a')",
+    "\x1b[31mred\x1b[0m",
+    "größer",
+]
+
+
+def signature(name: str, pattern: str, role: Role = "root") -> Signature:
+    return Signature(
+        id=f"test.{name}", origin="test", pattern=pattern, cause_code="app.exception", cause_class="user",
+        role=role, strength="strong", scope="rank", where=("log_tail",), example="-",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def small() -> SignatureSet:
+    return compile_signatures(
+        [
+            signature("boom", r"boom on (?P<node>\w+)|^boom$"),
+            signature("hint", r"maybe\b", "advice"),
+            signature("code", r"^    .*", "quote"),
+        ],
+        version="test",
+    )
+
+
+def found(matches: tuple[Match, ...]) -> list[tuple[str, int]]:
+    return [(match.id, match.line_number) for match in matches]
+
+
+def test_a_match_says_its_line_its_place_and_what_was_named(small: SignatureSet) -> None:
+    (match,) = small.scan("first\nthen boom on gpu_7, twice\n")
+    assert (match.line_number, match.offset, match.span) == (2, 11, 13)
+    assert match.text == "then boom on gpu_7, twice"
+    assert match.groups == {"node": "gpu_7"}
+
+
+def test_offsets_count_characters_and_lines_are_those_of_the_log(small: SignatureSet) -> None:
+    text = "größer\r\nüber\nboom on gpu_1\n"
+    (match,) = small.scan(text)
+    assert text[match.offset :].startswith("boom")
+    assert match.line_number == 3
+
+
+def test_the_ends_of_a_pattern_are_the_ends_of_a_line(small: SignatureSet) -> None:
+    assert found(small.scan("x\nboom\ny")) == [("test.boom", 2)]
+    assert found(small.scan("xboom\nboomy")) == []
+
+
+def test_no_pattern_reaches_over_the_end_of_a_line() -> None:
+    known = compile_signatures([signature("two", r"one\stwo")], version="test")
+    assert found(known.scan("one two")) == [("test.two", 1)]
+    assert found(known.scan("one\ntwo")) == []
+
+
+def test_advice_masks_the_rest_of_its_sentence_and_no_more(small: SignatureSet) -> None:
+    assert found(small.scan("boom on gpu_1 maybe boom on gpu_2. boom on gpu_3")) == [
+        ("test.boom", 1), ("test.hint", 1), ("test.boom", 1),
+    ]  # fmt: skip
+
+
+def test_quoted_source_code_is_never_found(small: SignatureSet) -> None:
+    assert small.scan("    boom on gpu_1") == ()
+
+
+def test_the_source_line_of_a_traceback_is_a_quote_and_the_exception_under_it_is_not() -> None:
+    frame = '  File "/opt/a.py", line 3, in f\n    raise OutOfMemoryError("CUDA out of memory")\n'
+    bare = '  File "/opt/a.py", line 3, in f\n'
+    assert [m.line_number for m in KNOWN.scan(f"{frame}KeyError: 'a'")] == [3]
+    assert {m.line_number for m in KNOWN.scan(f"{bare}torch.OutOfMemoryError: CUDA out of memory.")} == {2}
+
+
+def test_terminal_colours_do_not_hide_a_line() -> None:
+    coloured = "\x1b[36m(Worker pid=812)\x1b[0m \x1b[1;31mKeyError\x1b[0m: 'labels'"
+    assert found(KNOWN.scan(coloured)) == [("python.key_name", 1)]
+
+
+def test_an_error_file_of_torchelastic_is_read_as_the_traceback_in_it() -> None:
+    stack = "Traceback (most recent call last):\n  File \"/opt/a.py\", line 3, in f\n    g()\nKeyError: 'a'\n"
+    document = {"message": {"message": "KeyError: 'a'", "extraInfo": {"py_callstack": stack, "timestamp": "1"}}}
+    assert {match.id for match in KNOWN.scan(json.dumps(document))} == {"python.key_name"}
+
+
+def test_a_broken_error_file_is_read_as_text() -> None:
+    assert [m.id for m in KNOWN.scan('{"py_callstack": cut off here: KeyError: 1')] == ["python.key_name"]
+
+
+def test_of_a_line_printed_a_thousand_times_the_first_and_the_last_are_kept(small: SignatureSet) -> None:
+    matches = small.scan("boom on gpu_1\n" * 1000)
+    assert [match.line_number for match in matches] == [1, 2, 3, 4, 997, 998, 999, 1000]
+    assert len(matches) == 2 * OCCURRENCES_KEPT
+
+
+def test_a_long_line_is_cut_around_what_matched(small: SignatureSet) -> None:
+    (match,) = small.scan("x" * 5000 + " boom on gpu_1 " + "y" * 5000)
+    assert len(match.text) == 200
+    assert "boom on gpu_1" in match.text
+
+
+def test_the_same_text_is_read_once(small: SignatureSet) -> None:
+    assert small.scan("boom on gpu_1") is small.scan("boom on gpu_1")
+
+
+def test_each_kind_of_text_has_its_own_signatures() -> None:
+    assert [m.id for m in KNOWN.scan("TIMEOUT", where="reason")] == ["slurm.reason_time_limit"]
+    assert KNOWN.scan("TIMEOUT", where="log_tail") == ()
+
+
+def test_a_set_without_signatures_finds_nothing() -> None:
+    assert compile_signatures([], version="test").scan("boom") == ()
+
+
+@pytest.mark.parametrize("pattern", [r"(", r"a(?=b)", r"a{2,1}"])
+def test_what_re2_does_not_take_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match="RE2"):
+        compile_pattern(pattern, role="root")
+
+
+def test_a_pattern_is_ascii() -> None:
+    with pytest.raises(PatternError, match="ASCII"):
+        compile_pattern("größer", role="root")
+
+
+SEARCHES = [(s.id, compile_pattern(s.pattern, role=s.role)) for s in KNOWN.signatures if "log_tail" in s.where]
+
+
+def slowly(text: str) -> set[str]:
+    """Ids of all signatures that one search each finds."""
+    data = text.encode()
+    return {name for name, pattern in SEARCHES if pattern.search(data) is not None}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([*EXAMPLES, *NOISE]), max_size=6).map("\n".join))
+def test_looking_for_literals_first_loses_nothing(text: str) -> None:
+    everything = KNOWN._compiled["log_tail"]
+    candidates = {everything.signatures[index].id for index in everything.candidates(text.encode())}
+    assert slowly(text) <= candidates
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=400))
+def test_any_text_can_be_read_and_says_where_it_found_what(text: str) -> None:
+    for match in KNOWN.scan(text):
+        assert 1 <= match.line_number <= text.count("\n") + 1
+        assert len(match.text) <= 200
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([*EXAMPLES, *NOISE]), max_size=8).map("\n".join))
+def test_matches_come_in_the_order_of_the_text(text: str) -> None:
+    offsets = [match.offset for match in KNOWN.scan(text)]
+    assert offsets == sorted(offsets)
