@@ -39,13 +39,15 @@ class Incidents:
         world, rng = self._world, self._world.chances.luck
         kind = world.happenings.incidents[name]
         nodes, scope = self._reached(kind)
-        told = happens(rng, kind.announced)
+        lasts_ms = round(between(rng, kind.minutes) * MINUTE_MS)
+        told_after_ms = span_ms(rng, kind.announced_after_s)
+        # What is over before anybody noticed is not announced any more.
+        told = happens(rng, kind.announced) and told_after_ms < lasts_ms
         id_ = f"inc-{name.replace('_', '-')}-{world.count(f'incident {name}')}"
         incident = OpenIncident(id_, kind, frozenset(nodes), told, scope)
         world.incidents.append(incident)
-        lasts_ms = round(between(rng, kind.minutes) * MINUTE_MS)
         if told:
-            self._tell(incident, at_ms + span_ms(rng, kind.announced_after_s), "started", rng.choice(kind.began))
+            self._tell(incident, at_ms + told_after_ms, "started", rng.choice(kind.began))
         for node in nodes:
             self._reach(kind, id_, node)
         for attempt in dict.fromkeys(attempt for node in nodes for attempt in node.holders):
