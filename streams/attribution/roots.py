@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from faultlens.catalogue import fault_ref
@@ -38,13 +39,18 @@ def own_error(said: Said) -> bool:
     return said.role == "root" and said.cause_class == "user" and has_prefix(said.cause_code, OWN_ERRORS)
 
 
+def names_another_cause(said: Said) -> bool:
+    """Return whether the text surely names something else than a fault of a device: its own error, or a service."""
+    return own_error(said) or (said.role == "root" and said.strong and said.cause_class == "platform")
+
+
 def first_root_exit(facts: Facts) -> Exit | None:
-    """Return the earliest exit whose text names a root; a rank that echoes is no match for one that knows."""
-    return min(
-        (e for e in facts.exits if e.said.role == "root"),
-        key=lambda e: (e.first_ms, e.rank),
-        default=None,
-    )
+    """Return the earliest exit whose text names a root, of those within two minutes one that is sure of it."""
+    roots = sorted((e for e in facts.exits if e.said.role == "root"), key=lambda e: (e.first_ms, e.rank))
+    if not roots:
+        return None
+    near = [e for e in roots if e.first_ms <= roots[0].first_ms + LAG_MS]
+    return next((e for e in near if e.said.strong), roots[0])
 
 
 def first_exit(facts: Facts) -> Exit | None:
@@ -113,7 +119,7 @@ def too_late(facts: Facts, observation: Observation) -> bool:
     first_ms = min((e.first_ms for e in facts.exits), default=facts.end.at_ms)
     if one_clock(observation.source, facts.end.source):
         return observation.since_ms > facts.end.at_ms + ONE_CLOCK_MS
-    lag_ms = SKEW_MS if own_error(spoken(facts)) else LAG_MS
+    lag_ms = SKEW_MS if names_another_cause(spoken(facts)) else LAG_MS
     return observation.since_ms > first_ms + lag_ms
 
 
@@ -152,6 +158,15 @@ def holds_part(facts: Facts, observation: Observation) -> bool:
     devices = facts.held.get(observation.node)
     total = next((a.gpus_total for a in facts.answers if a.node == observation.node), 0)
     return devices is not None and 0 < len(devices) < total
+
+
+def node_named(facts: Facts) -> str | None:
+    """Return the held node that the deciding text names, or the only one that was held."""
+    if len(facts.held) == 1:
+        return next(iter(facts.held))
+    words = f"{spoken(facts).line} {facts.end.message or ''}"
+    named = [node for node in facts.held if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", words)]
+    return named[0] if len(named) == 1 else None
 
 
 def rank_on(facts: Facts, observation: Observation) -> int | None:

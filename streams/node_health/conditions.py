@@ -85,6 +85,11 @@ def before_this_boot(record: NodeRecord, event: Event, boot_id: str | None) -> b
     return record.boot_ms is not None and event.time_ms < record.boot_ms
 
 
+def cleared_by_a_person(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    """Return the record without its conditions, since somebody put the node back to work; what still fails returns."""
+    return _without(record, [key for key, c in record.conditions.items() if c.since_ms <= at_ms], at_ms)
+
+
 def cleared_by_boot(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
     """Return the record without the conditions that a restart cures, and these with the time of their cure."""
     return _without(record, [key for key, c in record.conditions.items() if _cured_by_boot(c)], at_ms)
@@ -124,11 +129,15 @@ def _is_over(condition: Observation, *, passing: set[str], known: set[str], fail
 def _without(record: NodeRecord, keys: list[str], at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
     if not keys:
         return record, ()
-    over = tuple(replace(record.conditions[key], open=False, until_ms=at_ms) for key in keys)
+    over = tuple(_ended(record.conditions[key], at_ms) for key in keys)
     left = {key: condition for key, condition in record.conditions.items() if key not in keys}
     cured = {condition.id: condition for condition in over}
     faults = tuple(replace(f, open=False, until_ms=at_ms) if f.id in cured and f.open else f for f in record.faults)
     return replace(record, conditions=left, faults=faults), over
+
+
+def _ended(condition: Observation, at_ms: int) -> Observation:
+    return replace(condition, open=False, until_ms=max(at_ms, condition.since_ms))
 
 
 def failing_checks(

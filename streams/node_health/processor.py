@@ -156,7 +156,8 @@ class NodeHealthProcessor:
     def _rebooted(self, record: NodeRecord, event: Event, now_ms: int) -> tuple[NodeRecord, list[Emit]]:
         restart = judging.of_reboot(record, event, now_ms=now_ms)
         record, _, _ = conditions.folded(record, restart)
-        record, over = conditions.cleared_by_boot(record, event.time_ms)
+        # When between the two reports it restarted is not known: what it cures was last true at the earlier one.
+        record, over = conditions.cleared_by_boot(record, record.report_ms or event.time_ms)
         emits = routing.to_holders(record, [restart], now_ms)
         emits += routing.news(record, "rebooted", restart.since_ms, now_ms, record.held.values())
         emits += self._told(record, over, "cleared", now_ms)
@@ -200,6 +201,9 @@ class NodeHealthProcessor:
         if observation is not None:
             record, entry, _ = conditions.folded(record, observation)
             emits = routing.to_holders(record, [entry], now_ms)
+        if act.action == "uncordon":
+            record, over = conditions.cleared_by_a_person(record, event.time_ms)
+            emits += self._told(record, over, "cleared", now_ms)
         done = Acts(event.time_ms, act.planned, act.actor, act.reason or "", act.command_id)
         record = describing.acted(record, act.action, done)
         if act.action in ("reboot", "replace", "remove"):

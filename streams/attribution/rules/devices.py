@@ -14,7 +14,7 @@ from streams.attribution.roots import (
     first_root_exit,
     holds_part,
     in_window,
-    own_error,
+    names_another_cause,
     rank_on,
     spoken,
     too_late,
@@ -30,9 +30,9 @@ _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
 
 
 def _explains(facts: Facts, fault: Observation) -> bool:
-    """Return whether the fault can stand although the program names an error of its own."""
+    """Return whether the fault can stand although a text surely names another cause."""
     said = spoken(facts)
-    if not own_error(said):
+    if not names_another_cause(said):
         return True
     teller = first_root_exit(facts)
     if teller is None or fault.severity < _OVERRULES_WORDS:
@@ -132,7 +132,7 @@ def application_fault(facts: Facts) -> Finding | None:
 
 def harm_short_of_fatal(facts: Facts) -> Finding | None:
     """A fault that need not end a job explains one that ended with symptoms only."""
-    if spoken(facts).role not in ("symptom", "cascade", "none"):
+    if spoken(facts).role == "root":
         return None
     found = [o for o in candidates(facts) if o.code not in ("silent", "rebooted") and o.cause_class != "platform"]
     if not found:

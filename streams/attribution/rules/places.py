@@ -134,9 +134,10 @@ def _by_incident(entry: Open[PlatformIncident], code: str, basis: str) -> Findin
 
 def host_lost(facts: Facts) -> Finding | None:
     """A held node that fell silent or restarted during the job, with no fault code to explain it, is the cause."""
-    if own_error(spoken(facts)):
+    said = spoken(facts)
+    if said.role == "root" and not said.cause_code.startswith("host."):
         return None
-    lost = _lost(facts)
+    lost = [o for o in _lost(facts) if _held_then(facts, o)]
     if not lost:
         return None
     first = lost[0]
@@ -147,6 +148,13 @@ def host_lost(facts: Facts) -> Finding | None:
             roots=tuple(lost[:8]), advice="retry",
         )  # fmt: skip
     return Finding(first.cause_code, "established", f"{first.node}: {first.meaning}", first.node, roots=(first,))
+
+
+def _held_then(facts: Facts, lost: Observation) -> bool:
+    """Return whether the attempt held the node at its last sign of life: else it may have been lost before that."""
+    if facts.allocated_ms is None or facts.allocated_ms <= lost.since_ms:
+        return True
+    return spoken(facts).role == "none" or facts.end.said.cause_code.startswith("host.")
 
 
 def _of_one_feed(lost: list[Observation]) -> str | None:

@@ -6,10 +6,11 @@ from faultlens.causes import title_of
 from faultlens.clock import moment_of
 from faultlens.events import EvidenceItem
 from streams.attribution.facts import Facts, Said
-from streams.attribution.roots import first_root_exit, own_error, spoken
+from streams.attribution.roots import first_root_exit, has_prefix, node_named, own_error, spoken
 from streams.attribution.verdict import Finding
 
-_BLAMES_NODE = frozenset({"hardware", "driver"})
+# Whose texts are about the machine they come from; the container runtime is one for each node.
+_ABOUT_THE_NODE = ("gpu", "fabric", "network", "host", "driver", "platform.runtime")
 
 
 def own_error_in_log(facts: Facts) -> Finding | None:
@@ -32,7 +33,8 @@ def symptom_only(facts: Facts) -> Finding | None:
     said = spoken(facts)
     if said.role not in ("symptom", "cascade"):
         return None
-    return Finding(said.cause_code, "assumed", f"{title_of(said.cause_code)} (only a symptom was seen)")
+    node = node_named(facts) if has_prefix(said.cause_code, ("platform.runtime",)) else None
+    return Finding(said.cause_code, "assumed", f"{title_of(said.cause_code)} (only a symptom was seen)", node)
 
 
 def _by_scheduler(facts: Facts) -> bool:
@@ -42,14 +44,13 @@ def _by_scheduler(facts: Facts) -> bool:
 def _told(facts: Facts) -> Finding:
     said = spoken(facts)
     teller = first_root_exit(facts)
-    node = teller.node if teller is not None and said.cause_class in _BLAMES_NODE else None
-    if node is None and said.cause_class in _BLAMES_NODE and len(facts.held) == 1:
-        node = next(iter(facts.held))
+    node = None
+    if has_prefix(said.cause_code, _ABOUT_THE_NODE):
+        node = teller.node if teller is not None else node_named(facts)
+    rank = teller.rank if teller is not None and node is not None else None
     return Finding(
-        said.cause_code, "supported", title_of(said.cause_code), node,
-        rank=teller.rank if teller is not None and node is not None else None,
-        items=(_line(facts, said),),
-    )  # fmt: skip
+        said.cause_code, "supported", title_of(said.cause_code), node, rank=rank, items=(_line(facts, said),)
+    )
 
 
 def _line(facts: Facts, said: Said) -> EvidenceItem:
