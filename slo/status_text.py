@@ -11,7 +11,17 @@ from faultlens.objectives import Objectives, iso_duration
 from slo.measure import OVERHEAD
 from slo.recompute import View
 from slo.status import Standing
-from slo.wording import NOTHING, digits_for, duration, listed, minute, percent, share_of_budget, whole_hours
+from slo.wording import (
+    NOTHING,
+    digits_for,
+    duration,
+    listed,
+    minute,
+    percent,
+    share_of_budget,
+    target_percent,
+    whole_hours,
+)
 
 WORDS: Final = {True: "met", False: "MISSED", None: "no data"}
 UNITS: Final = {"node_seconds": "node-hours", "gpu_seconds": "GPU-hours", "attempts": "attempts", "jobs": "jobs"}
@@ -40,7 +50,7 @@ def _row(standing: Standing) -> tuple[str, ...]:
         objective.name,
         WORDS[standing.met],
         percent(standing.attained, digits=digits),
-        percent(objective.target, digits=digits),
+        target_percent(objective.target),
         duration(standing.window_ms),
         share_of_budget(left),
         "used up" if left is not None and left <= 0 else lasts,

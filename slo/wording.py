@@ -57,6 +57,11 @@ def share_of_budget(left: float | None) -> str:
     return f"used {1 - left:,.1f}x" if not math.isinf(left) else "used up"
 
 
+def target_percent(target: float) -> str:
+    """Return a target as people write it: `99.95 %`, `90 %`."""
+    return f"{target * 100:.8g} %"
+
+
 def points(difference: float, *, digits: int = 1) -> str:
     """Return a difference of two ratios in percentage points, with its sign."""
     return f"{signed(difference * 100, digits=digits)} points"

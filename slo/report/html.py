@@ -12,7 +12,7 @@ from faultlens.causes import CAUSE_CLASSES
 from slo.report import figures, view
 from slo.report.data import OVERHEAD, ObjectiveLine, ReportData
 from slo.report.summary import summary
-from slo.wording import digits_for, duration, minute, percent
+from slo.wording import duration, minute, target_percent
 
 CLASS_LEGEND: Final = tuple((name, name) for name in CAUSE_CLASSES)
 
@@ -30,7 +30,7 @@ class Tile(NamedTuple):
 
 def render_html(data: ReportData) -> str:
     """Return the whole page. Everything that came from outside is escaped."""
-    return _template().render(
+    page = _template().render(
         data=data,
         paragraphs=summary(data),
         scope_words=scope_words(data),
@@ -54,6 +54,8 @@ def render_html(data: ReportData) -> str:
         quality=view.quality_table(data),
         blindness=view.blindness(data),
     )
+    # A figure and its unit stay on one line.
+    return page.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 @cache
@@ -69,7 +71,7 @@ def _template() -> Template:
 
 def _tile(line: ObjectiveLine) -> Tile:
     left = view.budget_text(line)
-    target = percent(line.target, digits=digits_for(line.target))
+    target = target_percent(line.target)
     return Tile(line.title, view.verdict_on(line), view.attained_text(line), target, left, figures.budget_meter(line))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from slo.report.data import OVERHEAD, CauseLine, NodeLine, ObjectiveLine, ReportData
-from slo.wording import digits_for, duration, listed, many, percent, points, signed, whole_hours
+from slo.wording import digits_for, duration, listed, many, percent, points, signed, target_percent, whole_hours
 
 CLASS_WORDS: Final = {"hardware": "hardware", "driver": "drivers", "platform": "the platform", "user": "users"}
 CATEGORY_WORDS: Final = {
@@ -36,20 +36,16 @@ def summary(data: ReportData) -> list[str]:
 def _objectives(data: ReportData) -> Iterator[str]:
     measured = [line for line in data.objectives if line.met is not None]
     missed = [_miss(line) for line in measured if not line.met]
-    if not measured:
-        return
+    met = len(measured) - len(missed)
     if missed:
-        yield f"{len(measured) - len(missed)} of {many(len(measured), 'objective')} were met."
+        yield f"{met or 'None'} of {many(len(measured), 'objective')} {'was' if met == 1 else 'were'} met."
         yield f"Missed: {listed(missed)}."
-    else:
-        yield (
-            f"All {len(measured)} objectives were met." if len(measured) > 1 else "The one objective measured was met."
-        )
-    yield from _budgets(measured)
+    elif measured:
+        yield f"All {met} objectives were met." if met > 1 else "The one objective measured was met."
 
 
-def _budgets(measured: list[ObjectiveLine]) -> Iterator[str]:
-    left = {_inside(line.title): line.budget_left for line in measured if line.budget_left is not None}
+def _budgets(data: ReportData) -> Iterator[str]:
+    left = {_inside(line.title): line.budget_left for line in data.objectives if line.budget_left is not None}
     overspent = [title for title, share in left.items() if share < 0]
     if overspent:
         yield f"Over its whole rolling window, the error budget is overspent for {listed(overspent)}."
@@ -60,7 +56,7 @@ def _budgets(measured: list[ObjectiveLine]) -> Iterator[str]:
 
 def _miss(line: ObjectiveLine) -> str:
     digits = digits_for(line.target)
-    return f"{_inside(line.title)} ({percent(line.shown, digits=digits)}, target {percent(line.target, digits=digits)})"
+    return f"{_inside(line.title)} ({percent(line.shown, digits=digits)}, target {target_percent(line.target)})"
 
 
 def _inside(title: str) -> str:
@@ -168,6 +164,7 @@ def _intake(data: ReportData) -> Iterator[str]:
 
 _PARAGRAPHS: Final[tuple[Callable[[ReportData], Iterator[str]], ...]] = (
     _objectives,
+    _budgets,
     _failures,
     _goodput,
     _change,

@@ -21,6 +21,7 @@ from slo.wording import (
     points,
     share_of_budget,
     signed,
+    target_percent,
     tenths_that_add_up,
     whole_hours,
 )
@@ -105,7 +106,7 @@ def _objective_row(line: ObjectiveLine) -> tuple[str, ...]:
     digits = digits_for(line.target)
     return (
         line.title,
-        percent(line.target, digits=digits),
+        target_percent(line.target),
         attained_text(line),
         verdict_on(line),
         change_text(line),
@@ -132,7 +133,7 @@ def bad_table(data: ReportData) -> Table:
 
 
 def _bounds(line: ObjectiveLine) -> str:
-    if line.low is None or line.high is None:
+    if line.low is None or line.high is None or line.low == line.high:
         return NOTHING
     digits = digits_for(line.target)
     return f"{percent(line.low, digits=digits)} {NOTHING} {percent(line.high, digits=digits)}"
