@@ -1,0 +1,63 @@
+# `make demo` and `make test` do everything on a fresh machine with Python 3.11 or newer; `make` alone lists what there is.
+
+PYTHON ?= python3
+SEED ?= 1
+NODES ?= 64
+DAYS ?= 8
+INTERVAL_S ?= 600
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+# Shows what a command says only when it fails.
+QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types format docs simulate bench clean
+
+help: ## What there is
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+install: $(INSTALLED) ## The program with an embedded ClickHouse and what its tests need, in .venv
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python " + sys.version.split()[0] + " is too old: faultlens needs 3.11 or newer. Say where it is: make PYTHON=/path/to/python3")'
+	@echo 'Installing into $(VENV) …'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[store]' --group dev
+	@touch $@
+
+demo: $(INSTALLED) ## A real Slurm's failures explained, and a fleet of 64 nodes watched for a week
+	@$(BIN)/faultlens demo
+
+test: lint types ## Everything that must hold: style, imports, types, tests
+	@$(BIN)/pytest -q
+
+lint: $(INSTALLED)
+	@$(call QUIETLY,$(BIN)/ruff check --quiet .)
+	@$(call QUIETLY,$(BIN)/ruff format --quiet --diff .)
+	@$(call QUIETLY,$(BIN)/lint-imports --no-logo)
+
+types: $(INSTALLED)
+	@$(call QUIETLY,$(BIN)/mypy)
+
+format: $(INSTALLED) ## Rewrite what a program can put in order
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+docs: $(INSTALLED) ## Write the pages that come from the code
+	@$(BIN)/python -m streams.attribution.listing > docs/attribution.md.new && mv docs/attribution.md.new docs/attribution.md
+	@$(BIN)/faultlens schema --asyncapi > docs/asyncapi.json.new && mv docs/asyncapi.json.new docs/asyncapi.json
+
+simulate: $(INSTALLED) ## A fleet with known causes, and how right the verdicts are: SEED, NODES, DAYS, INTERVAL_S
+	@$(BIN)/faultlens simulate --nodes $(NODES) --days $(DAYS) --interval-s $(INTERVAL_S) --seed $(SEED) --out out/simulated-$(SEED)
+	@$(BIN)/faultlens replay out/simulated-$(SEED)/events.jsonl.zst --store none --out out/simulated-$(SEED)
+	@$(BIN)/faultlens score out/simulated-$(SEED)/truth.jsonl out/simulated-$(SEED) --by-rule
+
+bench: $(INSTALLED) ## What it does a second, beside what else one would use
+	@for file in bench/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done
+
+clean: ## Remove everything that was made here
+	@rm -rf $(VENV) demo out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
