@@ -23,9 +23,10 @@ from faultlens.store import open_store
 from faultlens.truth import Truth, read_truths, truth_line
 from faultlens.version import program_version
 from producers.simulation.simulate import simulate as run
-from producers.simulation.tables import load_happenings, load_mix
+from producers.simulation.tables import Mix, load_happenings, load_mix
 from producers.simulation.world import Shape, World
 from slo import score_text
+from slo.precision import PrecisionTable
 from slo.scoring import Score, Verdict
 from slo.scoring import score as measure
 from slo.verdicts import verdicts_of_directory, verdicts_of_store
@@ -34,6 +35,7 @@ STDOUT: Final = "-"
 EXIT_BAD_ANSWER: Final = 1
 EVENTS_FILE: Final = "events.jsonl.zst"
 TRUTH_FILE: Final = "truth.jsonl"
+ABOUT_FILE: Final = "simulation.json"
 DEFAULT_START: Final = "2026-11-30T00:00:00Z"
 _LINES_AT_ONCE: Final = 1_000
 Watch = Callable[[World, int], None]
@@ -63,6 +65,7 @@ def simulate(  # noqa: PLR0913 - one parameter for each option of the command
     took_s = perf_counter() - began
     if out == STDOUT:
         return
+    _describe(Path(out) / ABOUT_FILE, shape, chosen)
     summary = {
         "events": world.delivery.delivered,
         "jobs": world.counts.get("jobs", 0),
@@ -84,15 +87,13 @@ def score(
     calibrate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the measured precision of rules there, as YAML.")
     ] = None,
-    origin: Annotated[
-        str, typer.Option(metavar="TEXT", help="Where the truth comes from, for --calibrate: seeds, mix.")
-    ] = "",
+    add: Annotated[bool, typer.Option("--add", help="Add to what the --calibrate file holds already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
     """Compare verdicts with the truth; ends with 1 if a failure has no final verdict."""
     measured = measure(_truths(truth), _verdicts(answers))
     if calibrate is not None:
-        _calibrate(calibrate, measured, origin or str(truth))
+        _calibrate(calibrate, measured, truth, add=add)
     if as_json:
         typer.echo(json.dumps(score_text.as_json(measured), indent=2))
     else:
@@ -117,14 +118,32 @@ def _verdicts(answers: str) -> list[Verdict]:
         return verdicts_of_store(store)
 
 
-def _calibrate(path: Path, measured: Score, origin: str) -> None:
-    table = score_text.precision_table(
-        measured.by_rule, {"truth": origin, "failures": measured.failures, "faultlens": program_version()}
-    )
+def _calibrate(path: Path, measured: Score, truth: Path, *, add: bool) -> None:
+    about = truth.with_name(ABOUT_FILE)
+    origin: dict[str, object] = {"truth": str(truth)}
+    if about.is_file():
+        origin = json.loads(about.read_text("utf-8"))
+    origin |= {"failures": measured.failures, "scored_by": f"faultlens {program_version()}"}
+    table = PrecisionTable(measured.by_rule, [origin])
+    if add and path.is_file():
+        table = PrecisionTable.read(path).plus(table)
     try:
-        path.write_text(table, "utf-8")
+        path.write_text(table.as_yaml(), "utf-8")
     except OSError as error:
         raise WorldError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _describe(path: Path, shape: Shape, mix: Mix) -> None:
+    """Write what was simulated, so that a measurement made on it can name its origin."""
+    about = {
+        "mix": f"{mix.name} {mix.version}",
+        "seed": shape.seed,
+        "nodes": shape.nodes,
+        "days": shape.days,
+        "interval_s": shape.interval_s,
+        "made_by": f"faultlens {program_version()}",
+    }
+    path.write_text(json.dumps(about, indent=2) + "\n", "utf-8")
 
 
 def _sentence(summary: dict[str, object]) -> str:

@@ -1,11 +1,9 @@
-"""A score in words, as JSON, and as the table of precisions that verdicts take their confidence from."""
+"""A score in words and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-
-import yaml
 
 from faultlens.causes import CAUSE_CLASSES
 from slo.scoring import NO_VERDICT, Key, Score, Share
@@ -63,20 +61,6 @@ def as_json(score: Score) -> dict[str, Any]:
         "without_final_verdict": [str(key) for key in score.unsettled],
         "verdicts_without_failure": [str(key) for key in score.without_failure],
     }
-
-
-def precision_table(by_rule: Mapping[str, Share], origin: Mapping[str, Any]) -> str:
-    """Return the measured precision of rules as YAML: counts by `rule/basis`, and where they come from.
-
-    Counts are kept, not shares, so that whoever loads them can smooth what was seen seldom: by Laplace's rule of
-    succession the share of right ones is (right + 1) / (total + 2).
-    """
-    rules = {name: {"right": share.right, "total": share.total} for name, share in sorted(by_rule.items())}
-    head = (
-        "# How often each rule named the right class where the truth was known, as measured by\n"
-        "# `faultlens score --calibrate`. Do not edit: measure again.\n"
-    )
-    return head + yaml.safe_dump({"origin": dict(origin), "rules": rules}, sort_keys=False, allow_unicode=True)
 
 
 def _confusion(score: Score) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from faultlens.causes import CAUSE_CLASSES, CauseClass
 from faultlens.clock import moment_of
 from faultlens.codec import encode, event_of
-from faultlens.errors import UsageError
+from faultlens.errors import ConfigurationError, UsageError
 from faultlens.events import (
     Cause,
     Culprit,
@@ -28,6 +27,7 @@ from faultlens.events import (
 )
 from faultlens.truth import Truth, read_truths, truth_line
 from slo import score_text
+from slo.precision import PrecisionTable
 from slo.scoring import NO_VERDICT, Key, Share, Verdict, calibration_error, same_branch, score
 from slo.verdicts import verdicts_of_directory
 
@@ -256,11 +256,27 @@ def test_the_json_form_has_the_same_numbers() -> None:
     assert told["by_rule"]["a_rule/established"] == {"right": 1, "total": 1, "precision": 1.0}
 
 
-def test_the_table_of_precisions_keeps_counts_and_origin() -> None:
-    by_rule = {"b/assumed": Share(1, 4), "a/established": Share(9, 9)}
-    table = yaml.safe_load(score_text.precision_table(by_rule, {"truth": "seeds 1-3, mix default"}))
-    assert table["origin"] == {"truth": "seeds 1-3, mix default"}
-    assert table["rules"] == {"a/established": {"right": 9, "total": 9}, "b/assumed": {"right": 1, "total": 4}}
+def test_the_table_of_precisions_keeps_counts_and_origin(tmp_path: Path) -> None:
+    path = tmp_path / "precision.yaml"
+    table = PrecisionTable({"b/assumed": Share(1, 4), "a/established": Share(9, 9)}, [{"seed": 1, "mix": "default"}])
+    path.write_text(table.as_yaml())
+    read = PrecisionTable.read(path)
+    assert (read.by_rule, read.origin) == (table.by_rule, table.origin)
+
+
+def test_measurements_add_up() -> None:
+    one = PrecisionTable({"a/established": Share(9, 9), "b/assumed": Share(1, 4)}, [{"seed": 1}])
+    two = PrecisionTable({"a/established": Share(0, 3), "c/supported": Share(2, 2)}, [{"seed": 2}])
+    both = one.plus(two)
+    assert both.by_rule == {"a/established": Share(9, 12), "b/assumed": Share(1, 4), "c/supported": Share(2, 2)}
+    assert both.origin == [{"seed": 1}, {"seed": 2}]
+
+
+def test_a_broken_table_of_precisions_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "precision.yaml"
+    path.write_text("origin: []\nrules:\n  a/established: {right: -1, total: 2}\n")
+    with pytest.raises(ConfigurationError, match=r"precision\.yaml:3: .*right"):
+        PrecisionTable.read(path)
 
 
 def test_a_moment_of_truth_is_kept_to_the_millisecond(tmp_path: Path) -> None:

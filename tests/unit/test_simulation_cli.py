@@ -19,6 +19,7 @@ from faultlens.events import Cause, Culprit, DeviceRef, JobAttributed, Lost, Ret
 from faultlens.truth import Truth, read_truths
 from producers.simulation.tables import DATA
 
+MIX = "default 2026-11"
 SMALL = ("--nodes", "6", "--days", "1", "--interval-s", "900", "--seed", "3")
 
 
@@ -55,7 +56,8 @@ def answer(directory: Path, *, but: int = 0) -> None:
 
 
 def copy_of(simulated: Path, tmp_path: Path) -> Path:
-    (tmp_path / "truth.jsonl").write_bytes((simulated / "truth.jsonl").read_bytes())
+    for name in ("truth.jsonl", "simulation.json"):
+        (tmp_path / name).write_bytes((simulated / name).read_bytes())
     return tmp_path
 
 
@@ -106,19 +108,20 @@ def test_a_failure_without_verdict_is_named_and_ends_the_command_with_1(
     assert "oracle/supported" in shown
 
 
-def test_measured_precision_is_written_with_its_origin(
+def test_measured_precision_is_written_with_its_origin_and_added_up(
     simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = copy_of(simulated, tmp_path)
     answer(directory)
     table = tmp_path / "precision.yaml"
-    arguments = ("--calibrate", str(table), "--origin", "seed 3, mix default")
-    code, _, _ = run(capsys, "score", str(directory / "truth.jsonl"), str(directory), *arguments)
-    written = yaml.safe_load(table.read_text())
     failures = len(list(read_truths(directory / "truth.jsonl")))
-    assert code == 0
-    assert written["origin"]["truth"] == "seed 3, mix default"
-    assert written["rules"] == {"oracle/supported": {"right": failures, "total": failures}}
+    for times in (1, 2):
+        arguments = ("--calibrate", str(table), "--add")
+        code, _, _ = run(capsys, "score", str(directory / "truth.jsonl"), str(directory), *arguments)
+        written = yaml.safe_load(table.read_text())
+        assert code == 0
+        assert written["rules"] == {"oracle/supported": {"right": times * failures, "total": times * failures}}
+        assert [(o["seed"], o["mix"], o["failures"]) for o in written["origin"]] == [(3, MIX, failures)] * times
 
 
 @pytest.mark.parametrize(
