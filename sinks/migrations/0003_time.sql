@@ -29,15 +29,15 @@ SELECT
     job_id,
     attempt,
     hour,
-    start,
-    stop,
-    said.1 AS cluster,
-    said.2 AS team,
-    said.3 AS category,
-    said.4 AS gpus,
-    said.5 AS class,
-    said.6 AS code,
-    said.7 AS revision,
+    piece.1 AS start,
+    piece.2 AS stop,
+    said.4 AS cluster,
+    said.5 AS team,
+    said.6 AS category,
+    said.7 AS gpus,
+    said.8 AS class,
+    said.9 AS code,
+    said.1 AS revision,
     toUnixTimestamp64Milli(stop) - toUnixTimestamp64Milli(start) AS wall_ms,
     if(category = 'queued', 0, wall_ms * gpus) AS gpu_ms
 FROM
@@ -46,27 +46,26 @@ FROM
         job_id,
         attempt,
         hour,
-        piece.1 AS start,
-        piece.2 AS stop,
-        argMax(
-            (record.cluster, record.team, record.category, record.gpus, record.class, record.code, record.revision),
-            (record.revision, record.emitted, record.start)
-        ) AS said
+        piece,
+        arrayFirst(record -> record.3 <= piece.1 AND record.10 >= piece.2, records) AS said
     FROM
     (
         SELECT
             job_id,
             attempt,
             hour,
-            arraySort(groupUniqArrayArray([start, stop])) AS borders,
-            arrayJoin(arrayZip(arrayPopBack(borders), arrayPopFront(borders))) AS piece
-        FROM gpu_time
+            arrayReverseSort(
+                record -> (record.1, record.2, record.3),
+                groupArray((revision, emitted, start, cluster, team, category, gpus, class, code, stop))
+            ) AS records,
+            arraySort(groupUniqArrayArray([start, stop])) AS borders
+        FROM gpu_time FINAL
         GROUP BY job_id, attempt, hour
-    ) AS pieces
-    INNER JOIN (SELECT * FROM gpu_time FINAL) AS record USING (job_id, attempt, hour)
-    WHERE record.start <= piece.1 AND record.stop >= piece.2
-    GROUP BY job_id, attempt, hour, start, stop
-);
+    )
+    ARRAY JOIN arrayZip(arrayPopBack(borders), arrayPopFront(borders)) AS piece
+)
+-- Of a piece that no record covers the first is the default, which ends when it begins.
+WHERE said.10 > said.3;
 
 CREATE TABLE IF NOT EXISTS fleet_time
 (
