@@ -41,7 +41,6 @@ class _Recurring:
     """A GPU that goes on making the same fault: how often still, and whose jobs met it."""
 
     name: str
-    kind: NodeFaultKind
     node: Node
     device: int
     left: int
@@ -73,10 +72,9 @@ class Breakdowns:
             self._strike_switch(name, kind, node, at_ms)
         elif kind.recurs is not None and device is not None:
             times = world.chances.faults.randint(*kind.recurs.times)
-            self._recur(_Recurring(name, kind, node, device, times, kind.recurs.every_hours), at_ms)
+            self._recur(_Recurring(name, node, device, times, kind.recurs.every_hours), at_ms)
         else:
-            fault = self._happen(name, kind, node, device, at_ms)
-            self._begin_repair(fault)
+            self._begin_repair(self._happen(name, node, device, at_ms))
 
     def _next(self, at_ms: int) -> None:
         world, rng = self._world, self._world.chances.faults
@@ -100,18 +98,10 @@ class Breakdowns:
         return name, device
 
     def _happen(
-        self,
-        name: str,
-        kind: NodeFaultKind,
-        node: Node,
-        device: int | None,
-        at_ms: int,
-        *,
-        shown: bool = False,
-        blamed: bool = True,
+        self, name: str, node: Node, device: int | None, at_ms: int, *, shown: bool = False, blamed: bool = True
     ) -> _Fault:
         """Show the fault and strike the jobs that hold what it is in."""
-        world = self._world
+        world, kind = self._world, self._world.happenings.node_faults[name]
         shown |= signs.show(world, node, kind.signs, at_ms, device)
         shown |= any(check.tells for check in kind.checks) and node.sees(at_ms)
         if kind.checks:
@@ -170,7 +160,7 @@ class Breakdowns:
         reached = scope_of(world.fleet, "switch", node.domains["switch"])
         for other in reached:
             if other.up:
-                self._happen(name, kind, other, None, at_ms, blamed=False)
+                self._happen(name, other, None, at_ms, blamed=False)
         back_ms = at_ms + self._repair_ms(kind)
         for other in reached:
             world.agenda.at(back_ms, partial(self._cure, other, name))
@@ -186,7 +176,7 @@ class Breakdowns:
         holder = case.node.gpus[case.device].holder
         if holder is not None:
             others_met_it = bool(case.users - {holder.job.user})
-            fault = self._happen(case.name, case.kind, case.node, case.device, at_ms, shown=others_met_it)
+            fault = self._happen(case.name, case.node, case.device, at_ms, shown=others_met_it)
             case.users.add(holder.job.user)
             case.left -= 1
             if case.left <= 0:

@@ -271,6 +271,20 @@ def test_every_gpu_is_held_by_the_one_attempt_that_has_a_seat_there(name: str) -
     assert looks == 48 * 4
 
 
+def test_memory_does_not_grow_with_time() -> None:
+    kept: list[int] = []
+
+    def watch(world: World, _now_ms: int) -> None:
+        kept.append(len(world.agenda._heap) + len(world.delivery._under_way) + len(world.incidents))
+
+    def ignore(_: object) -> None: ...
+
+    long = Shape(8, days=12, seed=2, start_ms=START_MS, interval_s=3_600)
+    simulate(long, mix_named("default"), load_happenings(), write=ignore, told=ignore, watch=watch)
+    day = 24
+    assert max(kept[8 * day :]) < 1.5 * max(kept[2 * day : 6 * day])
+
+
 def test_a_node_that_lost_its_power_is_silent_and_comes_back_with_another_boot_id() -> None:
     made = recording("troubled")
     boots: dict[str, set[str | None]] = defaultdict(set)
