@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, tzinfo
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from faultlens.codec import Event
 from producers.slurm.accounting import Accounting, read_accounting
@@ -21,6 +21,8 @@ from producers.slurm.tables import BadLine
 from producers.slurm.times import TimeReader
 
 Lines = Iterable[str]
+# Among so many jobs some are tried again, if nothing else.
+_MANY_RUNS: Final = 100
 
 
 class Export(NamedTuple):
@@ -143,6 +145,9 @@ def _warnings(read: _Read, *, assumed: bool) -> Iterator[str]:
         yield "no node events (sacctmgr show event): what nodes did to jobs cannot be seen"
     if not accounting.has_steps:
         yield "no steps in the export (sacct -X): jobs that were never launched may look cancelled"
+    runs = sum(len(job.attempts) for job in read.history.jobs)
+    if runs >= _MANY_RUNS and runs == len(read.history.jobs):
+        yield f"none of {runs} jobs ran twice: without sacct -D, runs that were tried again are missing"
     if read.history.restarts_unseen:
         yield f"{read.history.restarts_unseen} restarts without a record of the run before: export with sacct -D"
     doubtful = sum(a.doubtful for job in read.history.jobs for a in job.attempts)

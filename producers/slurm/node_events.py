@@ -19,8 +19,6 @@ MESSAGE_CHARS: Final = 1_000
 # Codes after which a node that restarts does what it was told to.
 _RESTART_EXPECTED: Final = frozenset({ASKED_FOR, "resume_timeout", "reboot_timed_out"})
 _NO_FAULT: Final = frozenset({ASKED_FOR, TAKEN_OUT})
-# Where the site's limit is not known: a prolog that fails this late has most likely run into it.
-_PROLOG_HANGS_S: Final = 30
 # A daemon tells of what ended meanwhile as soon as it is heard again.
 _TOLD_MS: Final = 5 * SECOND_MS
 
@@ -134,9 +132,8 @@ def _prolog_hung(stretch: Stretch, around: Surroundings) -> bool:
     """Return whether the run whose prolog failed had waited for it as long as the site lets a prolog run."""
     if stretch.code != "prolog_failed":
         return False
-    limit_ms = (around.limits.prolog_timeout_s or _PROLOG_HANGS_S) * SECOND_MS
     ended = around.ended_on(stretch.node, stretch.start_ms - TOGETHER_MS, stretch.start_ms + TOGETHER_MS)
-    return any(not run.was_launched and run.ran_ms >= limit_ms - TOGETHER_MS for run in ended)
+    return any(map(around.waited_for_prolog, ended))
 
 
 def _daemon_lost(outage: Outage, around: Surroundings) -> _Fault | None:

@@ -15,6 +15,8 @@ from producers.slurm.runs import Run
 
 # The controller writes what belongs together within a second or two: whole seconds, one after the other.
 TOGETHER_MS: Final = 2 * SECOND_MS
+# Where the site's limit is not known: a prolog that fails this late has most likely run into it.
+_PROLOG_HANGS_S: Final = 30
 
 
 class Use(NamedTuple):
@@ -87,6 +89,11 @@ class Surroundings:
         first = bisect_left(uses, from_ms, key=lambda use: use.end_ms)
         last = bisect_right(uses, to_ms, key=lambda use: use.end_ms)
         return [use.run for use in uses[first:last]]
+
+    def waited_for_prolog(self, run: Run) -> bool:
+        """Return whether a run that was never launched had waited as long as the site lets a prolog run."""
+        limit_ms = (self.limits.prolog_timeout_s or _PROLOG_HANGS_S) * SECOND_MS
+        return not run.was_launched and run.ran_ms >= limit_ms - TOGETHER_MS
 
     def runs_after(self, run: Run) -> list[Run]:
         """Return the later records with the same job id."""

@@ -94,7 +94,8 @@ def _of_nodes(job: Job, attempt: Attempt, end: Ended, around: Surroundings) -> I
         return
     mates = {node for mate in around.mates(job, attempt) for node in mate.nodes}
     out = around.outages_at([*run.nodes, *sorted(mates)], end.end_ms)
-    yield from dict.fromkeys(_line_of(stretch) for stretch in out)
+    hung = around.waited_for_prolog(run)
+    yield from dict.fromkeys(_line_of(stretch, hung=hung) for stretch in out)
     if out or not around.knows_outages:
         return
     if end.outcome == "never_started":
@@ -107,10 +108,11 @@ def _of_nodes(job: Job, attempt: Attempt, end: Ended, around: Surroundings) -> I
         yield f"{compress(run.nodes)} was not out: the scheduler lost the job there"
 
 
-def _line_of(stretch: Stretch) -> str:
+def _line_of(stretch: Stretch, *, hung: bool) -> str:
     if stretch.set_by_person:
         return f"{stretch.node} set {stretch.state} by {stretch.user}: {stretch.reason}"
-    return f"{stretch.node} {stretch.state}: {stretch.reason}"
+    late = ", it ran into its time limit" if hung and stretch.code == "prolog_failed" else ""
+    return f"{stretch.node} {stretch.state}: {stretch.reason}{late}"
 
 
 def _of_steps(run: Run, end: Ended) -> Iterator[str]:
