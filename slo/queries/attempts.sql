@@ -36,6 +36,15 @@ FROM
     (
         SELECT job_id, attempt, sum(gpu_ms) AS gpu_ms
         FROM gpu_time_latest
+        WHERE hour < fromUnixTimestamp64Milli(arrayMax({tos:Array(Int64)}), 'UTC')
+            AND job_id IN
+            (
+                SELECT job_id FROM job_facts
+                WHERE fact = 'ended' AND time >= fromUnixTimestamp64Milli(arrayMin({froms:Array(Int64)}), 'UTC')
+                UNION ALL
+                SELECT job_id FROM attributions
+                WHERE ended_at >= fromUnixTimestamp64Milli(arrayMin({froms:Array(Int64)}), 'UTC')
+            )
         GROUP BY job_id, attempt
     ) AS g ON a.job_id = g.job_id AND a.attempt = g.attempt
     WHERE (a.ended_at IS NOT NULL OR v.basis != '')

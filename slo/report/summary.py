@@ -119,9 +119,12 @@ def _change(data: ReportData) -> Iterator[str]:
 def _nodes(data: ReportData) -> Iterator[str]:
     failing = [line for line in data.nodes if line.failures]
     if failing:
-        worst = failing[0]
-        charge = f"{many(worst.failures, 'failure')}{_where(worst)}{_cost(worst)}"
-        yield f"The node with most to its charge is {worst.node}: {charge}."
+        yield f"The node with most to its charge is {failing[0].node}: {charge(failing[0])}."
+
+
+def charge(line: NodeLine) -> str:
+    """Return what a node is charged with, in words: failures, which device, GPU time, time out of service."""
+    return f"{many(line.failures, 'failure')}{_where(line)}{_cost(line)}"
 
 
 def _where(line: NodeLine) -> str:

@@ -89,7 +89,7 @@ def test_the_first_line_is_the_answer() -> None:
 def test_the_story_says_how_sure_it_is_and_what_that_rests_on() -> None:
     text = as_text(a_story())
     assert "established: a root fault was observed on what the attempt held" in text
-    assert "right in 97 % of labelled cases" in text
+    assert "right in 97 % of the failures whose cause is known" in text
     assert "Or else     user, app.illegal_access (Program accessed GPU memory illegally), 2 %" in text
     assert "rule device_fault_on_allocated_gpu, nvidia-xid 2026-11; revision 2, final" in text
 
