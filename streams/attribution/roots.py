@@ -35,8 +35,10 @@ def has_prefix(code: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def own_error(said: Said) -> bool:
-    """Return whether the text names an error of the program itself that no device fault explains."""
-    return said.role == "root" and said.cause_class == "user" and has_prefix(said.cause_code, OWN_ERRORS)
+    """Return whether the text surely names an error of the program itself that no device fault explains."""
+    return (
+        said.role == "root" and said.strong and said.cause_class == "user" and has_prefix(said.cause_code, OWN_ERRORS)
+    )
 
 
 def names_another_cause(said: Said) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from faultlens.clock import moment_of
+from faultlens.clock import DAY_MS, moment_of
 from faultlens.events import EvidenceItem
 from faultlens.internal import Observation
 from streams.attribution.facts import Facts
@@ -13,6 +13,8 @@ from streams.attribution.verdict import Finding
 
 # A program breaks on all its devices alike; a device breaks alone.
 _ALONE: Final = 1
+# Programs with such errors are many: the same device within a day is a pattern, within a month it is chance.
+_REPEATED_WITHIN_MS: Final = DAY_MS
 _SAME_ENDS: Final = 3
 _UNEXPLAINED_USERS: Final = 3
 _ELSEWHERE: Final = frozenset({"assumed", "supported"})
@@ -25,7 +27,14 @@ def device_faults_under_several_users(facts: Facts) -> Finding | None:
     if len(hit) != _ALONE:
         return None
     fault = min(mine, key=lambda o: (o.since_ms, o.id))
-    others = [u for u in facts.others if u.code == fault.code and u.user != facts.user and u.image != facts.image]
+    others = [
+        u
+        for u in facts.others
+        if u.code == fault.code
+        and u.user != facts.user
+        and u.image != facts.image
+        and fault.since_ms - u.at_ms <= _REPEATED_WITHIN_MS
+    ]
     if not others:
         return None
     other = max(others, key=lambda u: u.at_ms)

@@ -34,11 +34,11 @@ _HIDES_BEHIND: Final = {
     "network": ("network", "platform", "app.hang", "app.exception"),
     "scheduler": ("platform", "app.crash"),
     "control_plane": ("platform", "app.crash"),
-    "auth": ("platform", "app.data", "app.config"),
+    "auth": ("platform",),
     "registry": ("platform",),
 }
 # Errors that a program names as its own and that are a shared service's while that is in trouble.
-_ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing"), "auth": ("app.data", "app.config")}
+_ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing")}
 _START_SERVICES: Final = frozenset({"registry"})
 _TERMINATED: Final = frozenset({9, 15})
 
