@@ -62,7 +62,8 @@ def _certainty(story: Story) -> Iterator[str]:
     if verdict is None:
         return
     yield f"How sure    {verdict.basis}: {RESTS_ON[verdict.basis]}"
-    yield f"            such verdicts were right in {percent(verdict.confidence, digits=0)} of the failures whose cause is known"
+    right = percent(verdict.confidence, digits=0)
+    yield f"            such verdicts were right in {right} of the failures whose cause is known"
     if verdict.status == "provisional":
         yield "            provisional: the evidence window is still open, it may change"
     if verdict.status == "amended":
