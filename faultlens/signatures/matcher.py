@@ -6,7 +6,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from itertools import islice, takewhile
+from typing import Any, Final
 
 import re2
 
@@ -19,7 +20,6 @@ OCCURRENCES_KEPT: Final = 4
 TEXTS_REMEMBERED: Final = 512
 
 _SENTENCE_END: Final = re.compile(rb"[.!?;](?=\s)")
-_MASKING_ROLES: Final = frozenset({"advice", "quote"})
 _Span = tuple[int, int]
 
 
@@ -36,13 +36,12 @@ def pattern_options(*, across_lines: bool) -> re2.Options:
     return options
 
 
-def compile_pattern(pattern: str, *, role: Role) -> re2._Regexp:
+def compile_pattern(pattern: str, *, role: Role) -> Any:
     """The pattern as it is matched: within a line, but for quotes. Raises `PatternError`."""
     if not pattern.isascii():
         raise PatternError("a pattern must be ASCII, since texts are matched byte by byte")
     try:
-        # Not re2.compile: its cache of 128 patterns is smaller than a set.
-        return re2._Regexp(_lines(pattern), pattern_options(across_lines=role == "quote"))  # noqa: SLF001
+        return re2.compile(_lines(pattern), pattern_options(across_lines=role == "quote"))
     except re2.error as error:
         raise PatternError(f"not RE2 syntax: {error}") from error
 
@@ -50,6 +49,12 @@ def compile_pattern(pattern: str, *, role: Role) -> re2._Regexp:
 def _lines(pattern: str) -> bytes:
     """The pattern for RE2, with `^` and `$` at the ends of lines."""
     return f"(?m:{pattern})".encode()
+
+
+def _any_of(signatures: Iterable[Signature], *, role: Role) -> Any:
+    """One pattern for all of a role; for none, one that nothing matches."""
+    patterns = [f"(?:{signature.pattern})" for signature in signatures if signature.role == role]
+    return compile_pattern("|".join(patterns) or r"[^\x00-\xff]", role=role)
 
 
 class _Located:
@@ -104,6 +109,8 @@ class _Compiled:
         self.groups = [
             {name.decode(): index for name, index in pattern.groupindex.items()} for pattern in self.patterns
         ]
+        self.advice = _any_of(signatures, role="advice")
+        self.quotes = _any_of(signatures, role="quote")
         self._filter = re2.Filter()
         for signature in signatures:
             self._filter.Add(_lines(signature.pattern), pattern_options(across_lines=signature.role == "quote"))
@@ -140,7 +147,7 @@ class SignatureSet:
         compiled = self._compiled[where]
         located = _Located(normalise(text))
         indexes = compiled.candidates(located.data)
-        masks = _Masks(compiled, indexes, located)
+        masks = _Masks(compiled, located)
         matches = [match for index in indexes for match in _matches(compiled, index, located, masks)]
         return tuple(sorted(matches, key=lambda match: (match.offset, match.id)))
 
@@ -148,17 +155,14 @@ class SignatureSet:
 class _Masks:
     """What advice and quotes cover. Looked for only around lines that matter: a traceback quotes every other line."""
 
-    def __init__(self, compiled: _Compiled, indexes: Iterable[int], located: _Located) -> None:
-        self._masking = [
-            (compiled.patterns[index], compiled.signatures[index].role == "advice")
-            for index in indexes
-            if compiled.signatures[index].role in _MASKING_ROLES
-        ]
+    def __init__(self, compiled: _Compiled, located: _Located) -> None:
+        self._compiled = compiled
         self._located = located
         self._of_line: dict[int, list[_Span]] = {}
 
-    def cover(self, position: int) -> bool:
-        """Whether the byte stands inside advice or a quote."""
+    def cover(self, found: Any) -> bool:
+        """Whether the match begins inside advice or a quote."""
+        position = found.start()
         line_number = self._located.line_number(position)
         if line_number not in self._of_line:
             self._of_line[line_number] = list(self._around(line_number))
@@ -166,32 +170,36 @@ class _Masks:
 
     def _around(self, line_number: int) -> Iterator[_Span]:
         """Advice masks to the end of its sentence; a quote what it matches, which may begin on the line before."""
-        begin = self._located.line_start(max(line_number - 1, 1))
-        end = self._located.line_end(self._located.line_start(line_number))
-        for pattern, whole_sentence in self._masking:
-            for found in pattern.finditer(self._located.data, begin, end):
-                start, stop = found.span()
-                yield start, self._located.sentence_end(stop) if whole_sentence else stop
+        data = self._located.data
+        before, begin = (self._located.line_start(number) for number in (max(line_number - 1, 1), line_number))
+        end = self._located.line_end(begin)
+        for found in self._compiled.advice.finditer(data, begin, end):
+            yield found.start(), self._located.sentence_end(found.end())
+        for found in self._compiled.quotes.finditer(data, before, end):
+            yield found.span()
 
 
 def _matches(compiled: _Compiled, index: int, located: _Located, masks: _Masks) -> Iterator[Match]:
     signature = compiled.signatures[index]
     if signature.role == "quote":
         return
-    spans = [
-        found
-        for found in compiled.patterns[index].finditer(located.data)
-        if signature.role == "advice" or not masks.cover(found.start())
-    ]
-    kept = spans if len(spans) <= 2 * OCCURRENCES_KEPT else spans[:OCCURRENCES_KEPT] + spans[-OCCURRENCES_KEPT:]
-    for found in kept:
+    spans = list(compiled.patterns[index].finditer(located.data))
+    for found in _first_and_last(spans, masks if signature.role != "advice" else None):
         yield _match(signature, compiled.groups[index], found, located)
 
 
-def _match(signature: Signature, groups: Mapping[str, int], found: re2._Match, located: _Located) -> Match:
+def _first_and_last(spans: Sequence[Any], masks: _Masks | None) -> list[Any]:
+    """The first and the last few that no mask covers; masks are looked for no further than that takes."""
+    first = list(islice((found for found in spans if masks is None or not masks.cover(found)), OCCURRENCES_KEPT))
+    if len(first) < OCCURRENCES_KEPT:
+        return first
+    later = takewhile(lambda found: found is not first[-1], reversed(spans))
+    last = list(islice((found for found in later if masks is None or not masks.cover(found)), OCCURRENCES_KEPT))
+    return first + last[::-1]
+
+
+def _match(signature: Signature, groups: Mapping[str, int], found: Any, located: _Located) -> Match:
     start, end = found.span()
-    # A pattern that asks for white space before a word may have taken the end of the line before.
-    start += len(found.group(0)) - len(found.group(0).lstrip(b"\r\n"))
     return Match(
         id=signature.id,
         role=signature.role,
