@@ -1,201 +1,16 @@
-"""`faultlens report`, `slo` and `why` over an embedded store: their figures are those of the events, exactly."""
+"""`faultlens report` over an embedded store: its figures are those of the events, exactly."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faultlens.cli import main
-from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, moment_of, parse_moment
-from faultlens.codec import event_of
-from faultlens.events import (
-    Basis,
-    Category,
-    Cause,
-    CauseClass,
-    Culprit,
-    Data,
-    DeadLetter,
-    DeviceRef,
-    EvidenceItem,
-    FleetTime,
-    JobAllocated,
-    JobAttributed,
-    JobCheckpoint,
-    JobEnded,
-    JobProgress,
-    JobStarted,
-    JobSubmitted,
-    JobTime,
-    Lost,
-    NodeFault,
-    NodeState,
-    NodeStateName,
-    Outcome,
-    Retry,
-    SloScope,
-    SloStatus,
-    Slot,
-    Status,
-    Workload,
-)
-from faultlens.store import open_store
-from sinks.migrate import migrate
-from sinks.writer import StoreWriter
+from faultlens.clock import HOUR_MS, MINUTE_MS
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
-
-MONDAY_MS = parse_moment("2026-11-16T00:00:00Z")
-CODES: dict[str, CauseClass] = {
-    "gpu.off_bus": "hardware",
-    "driver.hang": "driver",
-    "platform.registry": "platform",
-    "app.exception": "user",
-}
-
-Said = tuple[str, int, Data]
-
-
-def job(  # noqa: PLR0913 - each test changes another of them
-    name: str,
-    at_ms: int,
-    *,
-    hours: float = 1.0,
-    outcome: Outcome = "succeeded",
-    code: str = "",
-    basis: Basis = "established",
-    node: str = "n1",
-    late_ms: int = 0,
-    started: bool = True,
-    workload: Workload = "training",
-    statuses: Sequence[Status] = ("provisional", "final"),
-) -> list[Said]:
-    """Everything that is said of a job with one attempt on eight GPUs of a node."""
-    started_ms, end_ms = at_ms + MINUTE_MS + late_ms, at_ms + round(hours * HOUR_MS)
-    said: list[Said] = [
-        ("scheduler/s", at_ms - MINUTE_MS, JobSubmitted(name, "c1", workload, 8, 1, user="ann", team="nlp", name=name)),
-        ("scheduler/s", at_ms, JobAllocated(name, 1, "c1", (Slot(node, devices=tuple(range(8))),))),
-        ("scheduler/s", end_ms, JobEnded(name, 1, outcome, exit_code=int(outcome != "succeeded"))),
-    ]
-    if started:
-        said += [
-            ("launcher/l", started_ms, JobStarted(name, 1)),
-            ("launcher/l", end_ms - 2 * MINUTE_MS, JobProgress(name, 1, 7)),
-            ("launcher/l", end_ms - 3 * MINUTE_MS, JobCheckpoint(name, 1, 6, 2.0, ok=True)),
-        ]
-    cause = Cause(CODES[code], code, f"{code} on {node}") if code else None
-    if cause is not None:
-        said += [verdict(name, end_ms, cause, basis, node, n, status) for n, status in enumerate(statuses, 1)]
-    kept: Category = "lost_work" if code else "productive"
-    said += [
-        ledger(name, at_ms, started_ms, "startup", None),
-        ledger(name, started_ms, end_ms, "productive", None),
-        ledger(name, started_ms, end_ms, kept, cause, revision=2),
-    ]
-    return said
-
-
-def verdict(name: str, end_ms: int, cause: Cause, basis: Basis, node: str, revision: int, status: Status) -> Said:
-    blamed = cause.cause_class in ("hardware", "driver")
-    data = JobAttributed(
-        job_id=name,
-        attempt=1,
-        cluster="c1",
-        revision=revision,
-        status=status,
-        cause=cause,
-        basis=basis,
-        confidence=0.9,
-        culprit=Culprit(node, DeviceRef(index=3)) if blamed else Culprit(),
-        evidence=(EvidenceItem("root", f"agent/{node}", "e1", moment_of(end_ms - 1000), "xid 79 on n1 \x1b[31mGPU 3"),),
-        alternatives=(),
-        retry=Retry("retry_elsewhere", (node,)) if blamed else Retry("do_not_retry"),
-        lost=Lost(7200.0, 900.0),
-        rule="device_fault_on_allocated_gpu",
-        catalog="catalogue 2026-11",
-        ended_at=moment_of(end_ms),
-    )
-    return "faultlens", end_ms + 5 * MINUTE_MS * (revision - 1), data
-
-
-def ledger(name: str, from_ms: int, to_ms: int, what: Category, cause: Cause | None, *, revision: int = 1) -> Said:
-    data = JobTime(name, 1, revision, "c1", what, moment_of(from_ms), moment_of(to_ms), 8, team="nlp", cause=cause)
-    return "faultlens", to_ms, data
-
-
-def state(node: str, since_ms: int, name: NodeStateName, *, planned: bool = False, cause: str | None = None) -> Said:
-    healthy = 8 if name == "available" else 7
-    return "faultlens", since_ms, NodeState(node, "c1", name, moment_of(since_ms), 8, healthy, planned, "h100", cause)
-
-
-def a_fortnight() -> list[Said]:
-    """Two weeks of two nodes; n1 is out unplanned for two hours of the second week and planned for three."""
-    day = [MONDAY_MS + n * DAY_MS for n in range(-7, 7)]
-    said = [state("n1", day[0], "available"), state("n2", day[0], "available")]
-    said += job("old", day[2], outcome="failed", code="driver.hang")
-    said += [
-        state("n1", day[8], "degraded", cause="gpu.off_bus"),
-        state("n1", day[8] + HOUR_MS, "down", cause="host.lost.silent"),
-        state("n1", day[8] + 3 * HOUR_MS, "available"),
-        state("n1", day[9], "maintenance", planned=True, cause="platform.maintenance"),
-        state("n1", day[9] + 3 * HOUR_MS, "available"),
-    ]
-    said += job("good", day[7])
-    said += job("late", day[7] + 2 * HOUR_MS, late_ms=15 * MINUTE_MS)
-    said += job("hw", day[8], outcome="failed", code="gpu.off_bus")
-    said += job("hw-assumed", day[10], outcome="failed", code="gpu.off_bus", basis="assumed", node="n2")
-    said += job("plat", day[10], outcome="never_started", code="platform.registry", started=False)
-    said += job("mine", day[11], outcome="failed", code="app.exception", basis="assumed", hours=3)
-    said += job("cancelled", day[11], outcome="cancelled", node="n2")
-    said += job("served", day[12], outcome="failed", code="driver.hang", workload="inference")
-    said += job("taken-back", day[12], code="gpu.off_bus", outcome="cancelled", statuses=("final", "withdrawn"))
-    said.append(
-        ("agent/n1", day[8] + HOUR_MS - 1000, NodeFault("n1", "c1", "xid", "79", "kmsg", device=DeviceRef(index=3)))
-    )
-    said.append(
-        ("faultlens", day[9], FleetTime("c1", moment_of(day[8]), moment_of(day[8] + HOUR_MS), {"allocated": 16.5}))
-    )
-    said.append(("faultlens", day[9], DeadLetter("job-events", 0, 7, "not_json", "broken", "e30=")))
-    said.append(("faultlens", MONDAY_MS + 7 * DAY_MS, coverage()))
-    return said
-
-
-def coverage() -> SloStatus:
-    return SloStatus(
-        objective="coverage",
-        scope=SloScope("c1"),
-        window="P28D",
-        unit="node_seconds",
-        good=999.5,
-        total=1000.0,
-        attained=0.9995,
-        target=0.999,
-        budget_remaining=0.5,
-        burn={"PT1H": 0.5},
-        by_cause={"overhead": 0.5},
-    )
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    dsn = str(tmp_path_factory.mktemp("answers") / "store")
-    with open_store(dsn) as opened:
-        migrate(opened)
-        with StoreWriter(opened) as writer:
-            for number, (source, at_ms, data) in enumerate(a_fortnight()):
-                writer.add(event_of(data, source=source, id_=f"e{number}", time_ms=at_ms), at_ms)
-    return dsn
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> str:
-    dsn = str(tmp_path_factory.mktemp("empty") / "store")
-    with open_store(dsn) as opened:
-        migrate(opened)
-    return dsn
 
 
 def called(*arguments: str) -> int:
@@ -210,13 +25,10 @@ def answered(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0)
     return json.loads(capsys.readouterr().out)
 
 
-# --- report ----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
-def week(store: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def week(fortnight: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("report") / "week.json"
-    assert called("report", "--store", store, "--out", str(path)) == 0
+    assert called("report", "--store", fortnight, "--out", str(path)) == 0
     return json.loads(path.read_text())
 
 
@@ -292,20 +104,20 @@ def test_what_could_not_be_read_and_what_the_fleet_was_used_for_is_told(week: An
 
 
 def test_the_report_is_written_in_the_form_that_the_files_name_ends_with(
-    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fortnight: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, begins in (("r.html", "<!DOCTYPE html>"), ("r.md", "# GPU fleet: week 46")):
-        assert called("report", "--week", "2026-W46", "--store", store, "--out", str(tmp_path / name)) == 0
+        assert called("report", "--week", "2026-W46", "--store", fortnight, "--out", str(tmp_path / name)) == 0
         assert (tmp_path / name).read_text().startswith(begins)
         assert f"Wrote {tmp_path / name}" in capsys.readouterr().err
 
 
 def test_days_can_be_chosen_and_a_period_that_is_not_over_is_said_to_be_so_far(
-    store: str, capsys: pytest.CaptureFixture[str]
+    fortnight: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    days = answered(capsys, "report", "--from", "2026-11-17", "--to", "2026-11-17", "--store", store)
+    days = answered(capsys, "report", "--from", "2026-11-17", "--to", "2026-11-17", "--store", fortnight)
     assert days["totals"]["failures"] == {"hardware": 1}
-    unfinished = answered(capsys, "report", "--from", "2026-11-22", "--to", "2026-11-25", "--store", store)
+    unfinished = answered(capsys, "report", "--from", "2026-11-22", "--to", "2026-11-25", "--store", fortnight)
     assert unfinished["period"]["complete"] is False
     assert unfinished["period"]["to"] == "2026-11-23T00:00:00.001Z"
 
@@ -319,115 +131,21 @@ def test_days_can_be_chosen_and_a_period_that_is_not_over_is_said_to_be_so_far(
     ],
 )
 def test_wrong_use_ends_with_2_and_says_what_to_do(
-    arguments: tuple[str, ...], words: str, store: str, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], words: str, fortnight: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert called("report", *arguments, "--store", store) == 2
+    assert called("report", *arguments, "--store", fortnight) == 2
     assert words in capsys.readouterr().err
 
 
-def test_where_the_report_cannot_be_written_the_world_failed(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("report", "--store", store, "--out", "/nowhere/r.html") == 3
+def test_where_the_report_cannot_be_written_the_world_failed(
+    fortnight: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("report", "--store", fortnight, "--out", "/nowhere/r.html") == 3
     assert "cannot be written to /nowhere/r.html" in capsys.readouterr().err
 
 
-# --- slo -------------------------------------------------------------------------------------------------
-
-
-def test_a_missed_objective_ends_with_1_and_is_named(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = answered(capsys, "slo", "--store", store, code=1)
-    assert set(said["missed"]) == {"node_availability", "gpu_availability", "job_start", "job_success", "goodput"}
-    by_name = {entry["objective"]: entry for entry in said["objectives"]}
-    success = by_name["job_success"]
-    assert (success["recomputed"]["good"], success["recomputed"]["total"]) == (2, 5)
-    assert success["recomputed"]["by_cause"] == {"hardware": 2, "driver": 1}
-    assert success["recomputed"]["bounds"] == {"low": 2 / 6, "high": 2 / 4}
-    assert success["agreement"] == "alone"
-    assert by_name["coverage"]["streamed"]["good"] == 999.5
-    assert by_name["serving_capacity"]["attained"] is None
-
-
-def test_a_shorter_window_looks_at_less(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = answered(capsys, "slo", "--window", "7d", "--store", store, code=1)
-    success = next(entry for entry in said["objectives"] if entry["objective"] == "job_success")
-    assert (success["window"], success["recomputed"]["total"]) == ("P7D", 4)
-
-
-def test_of_a_pool_the_nodes_are_shown_and_of_a_team_the_jobs(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    def measured(*scope: str) -> set[str]:
-        said = answered(capsys, "slo", *scope, "--store", store, code=1)
-        return {entry["objective"] for entry in said["objectives"] if entry["attained"] is not None}
-
-    assert measured("--pool", "h100") == {"node_availability", "gpu_availability"}
-    assert measured("--team", "nlp") == {"job_start", "job_success", "goodput"}
-
-
-def test_the_table_is_readable_without_json(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("slo", "--store", store) == 1
-    said = capsys.readouterr().out
-    assert "Objectives of cluster c1, as of 2026-11-23 00:00 UTC" in said
-    assert "weighted by GPU time: 40.00 %" in said
-
-
-def test_a_window_that_is_no_duration_is_wrong_use(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("slo", "--window", "forever", "--store", store) == 2
-    assert "write 5m, 1h, 28d" in capsys.readouterr().err
-
-
-# --- why -------------------------------------------------------------------------------------------------
-
-
-def test_why_tells_the_whole_story_of_a_job(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("why", "hw", "--store", store) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("hw (attempt 1) failed: hardware is to blame. gpu.off_bus on n1.")
-    for words in (
-        "allocated 1 node: n1",
-        "last good checkpoint: step 6",
-        "xid 79 on n1 GPU 3",
-        "n1 is down (host.lost.silent)",
-        "final verdict: hardware, gpu.off_bus (established)",
-        r"xid 79 on n1 \x1b[31mGPU 3",
-        "retry it, away from n1",
-        "lost since the last good checkpoint: 2.0 GPU-hours (15 min of work)",
-    ):
-        assert words in said
-
-
-def test_why_finds_the_attempt_in_the_name_and_says_when_there_is_none(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert answered(capsys, "why", "good/1", "--store", store)["outcome"] == "succeeded"
-    said = answered(capsys, "why", "good", "--attempt", "4", "--store", store, code=1)
-    assert said["error"] == "no attempt 4 of it is known (known: 1)"
-
-
-def test_a_verdict_that_was_taken_back_blames_nobody(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("why", "taken-back", "--store", store) == 0
-    assert "its verdict was withdrawn" in capsys.readouterr().out
-
-
-def test_an_unknown_job_ends_with_1_and_the_likest_are_offered(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("why", "hw-asumed", "--store", store) == 1
-    said = capsys.readouterr().err
-    assert "hw-asumed: no such job" in said
-    assert "Did you mean hw-assumed, " in said
-
-
-# --- empty and absent stores -----------------------------------------------------------------------------
-
-
-def test_an_empty_store_misses_nothing_and_its_report_says_that_nothing_is_known(
+def test_the_report_of_an_empty_store_says_that_nothing_is_known(
     empty: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert called("slo", "--store", empty) == 0
-    assert capsys.readouterr().out.count("no data") == 7
     assert called("report", "--store", empty, "--format", "md") == 0
     assert "Nothing is known of this period" in capsys.readouterr().out
-    assert called("why", "x", "--store", empty) == 1
-
-
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in (("slo",), ("report",), ("why", "x")):
-        assert called(*verb, "--store", str(tmp_path / "typo")) == 3
-        assert "there is no store at" in capsys.readouterr().err
-    assert not (tmp_path / "typo").exists()
