@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from faultlens.clock import MINUTE_MS
-from producers.simulation import herrings
+from producers.simulation import herrings, rulings
 from producers.simulation.chance import between, happens, wait_ms
-from producers.simulation.model import Blow, Node
+from producers.simulation.model import Node
 from producers.simulation.schedule import Schedule
 from producers.simulation.world import World
 
@@ -73,13 +73,4 @@ class Disturbances:
         if not pods:
             return
         attempt = world.chances.luck.choice(pods)
-        message = world.texts.line(world.chances.luck.choice(ruling.messages), node=node.name)
-        self._schedule.fail(attempt, ended_by(ruling.code, ruling.why, ruling.reason, message, node, at_ms))
-
-
-def ended_by(code: str, why: str, reason: str, message: str, node: Node, at_ms: int) -> Blow:
-    """Return the blow by which somebody on the platform's side ends an attempt."""
-    return Blow(
-        at_ms, code, why, "killed", "noise", tells=True, text_tells=True, node=node, exit_code=143, signal=15,
-        reason=reason, message=message,
-    )  # fmt: skip
+        self._schedule.fail(attempt, rulings.ended(world, ruling, at_ms, node))

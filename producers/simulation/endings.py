@@ -145,12 +145,12 @@ def _give_up(world: World, attempt: Attempt, victims: list[int], at_ms: int, tim
     """Send the exits of the ranks whose watchdog ended them; return the last one's time."""
     rng = world.chances.lives
     last_ms = at_ms
-    sequence = rng.randrange(500, 900_000)
+    draft, sequence = world.texts.draft("watchdog"), rng.randrange(500, 900_000)
     stuck = [rank for rank in range(len(attempt.seats)) if rank not in victims] or victims
     for rank in sample(rng, stuck, PEERS_REPORTED):
         node, device = attempt.seats[rank]
         known = {"seq": sequence, "timeout": timeout_ms, "over": timeout_ms + rng.randrange(5, 90)}
-        tail = world.texts.tail("watchdog", rank=rank, node=node.name, device=device, **known)
+        tail = world.texts.tail(draft, rank=rank, node=node.name, device=device, **known)
         gone = _Exit(rank, at_ms + span_ms(rng, (0.1, 8.0)), 134, 6, tail)
         last_ms = max(last_ms, gone.at_ms)
         _post(world, attempt, gone)
@@ -222,7 +222,10 @@ def _stall_signs(world: World, attempt: Attempt, since_ms: int, until_ms: int, v
 
 def _victim_exit(world: World, attempt: Attempt, blow: Blow, *, rank: int, at_ms: int) -> _Exit:
     node, device = attempt.seats[rank]
-    tail = world.texts.tail(blow.texts, rank=rank, node=node.name, device=device, peer=_peer(attempt, node).name)
+    tail = None
+    if blow.draft is not None:
+        peer = _peer(attempt, node).name
+        tail = world.texts.tail(blow.draft, rank=rank, node=node.name, device=device, peer=peer)
     reason = OOM_KILLED if blow.reason == OOM_KILLED else None
     return _Exit(rank, at_ms, blow.exit_code, blow.signal, tail, reason)
 
@@ -233,7 +236,13 @@ def _peer_exit(world: World, attempt: Attempt, *, rank: int, at_ms: int, echo: s
     if echo == "silent":
         return _Exit(rank, at_ms, 1, None)
     node, device = attempt.seats[rank]
-    return _Exit(rank, at_ms, 1, None, world.texts.tail(echo, rank=rank, peer=peer, node=node.name, device=device))
+    return _Exit(
+        rank,
+        at_ms,
+        1,
+        None,
+        world.texts.tail(world.texts.draft(echo), rank=rank, peer=peer, node=node.name, device=device),
+    )
 
 
 def _post(world: World, attempt: Attempt, gone: _Exit) -> None:

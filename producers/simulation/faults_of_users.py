@@ -7,14 +7,14 @@ from producers.simulation.chance import happens, pick
 from producers.simulation.model import Attempt, Blow
 from producers.simulation.world import World
 
-_PERSISTING = frozenset({"user_fault"})
-
 
 def user_blow(world: World, attempt: Attempt, at_ms: int) -> Blow:
     """Return how the job's own fault ends this attempt, after sending what the driver logs of it."""
     kind = world.happenings.user_faults[attempt.job.fate.fault]
     rng = world.chances.lives
     node, device = rng.choice(attempt.seats)
+    if attempt.job.own_error is None:  # a job that is tried again prints the same again
+        attempt.job.own_error = world.texts.draft(pick(rng, kind.texts))
     told = False
     if kind.signs:
         seats = attempt.seats[: len(node.gpus)] if kind.ranks == "all" else [(node, device)]
@@ -25,8 +25,8 @@ def user_blow(world: World, attempt: Attempt, at_ms: int) -> Blow:
         kind.code,
         kind.why,
         kind.manner,
-        pick(rng, kind.texts),
         tells=told,
+        draft=attempt.job.own_error,
         text_tells=kind.tells,
         node=node,
         device=device,
@@ -50,7 +50,6 @@ def time_limit_blow(at_ms: int) -> Blow:
         "app.time_limit",
         "the job needed longer than the time it asked for; it made progress to the end",
         "killed",
-        "noise",
         tells=True,
         text_tells=True,
         outcome="timed_out",

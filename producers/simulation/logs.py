@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -10,6 +11,8 @@ from producers.simulation.chance import happens
 
 _NOISE: Final = "noise"
 _TRAILER: Final = "trailer"
+_MOST_NOISE: Final = 4
+_TRAILED: Final = 0.25
 _FOLDERS: Final = ("/workspace/src", "/app", "/home/{u}/code", "/opt/project", "/mnt/code/{u}", "/job", "/src/exp")
 _FILES: Final = (
     "train.py", "trainer.py", "model.py", "data.py", "loader.py", "engine.py", "finetune.py", "losses.py",
@@ -26,6 +29,14 @@ _WORDS: Final = (
 _MODULES: Final = ("apex", "flash_attn", "deepspeed", "einops", "wandb", "sentencepiece", "xformers", "megablocks")
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A text that is about to be printed, by one rank or by many: what is made up for it is the same for all."""
+
+    template: str
+    made_up: dict[str, object] = field(default_factory=dict)
+
+
 class Texts:
     """Renders the templates of a group; what a template names and nobody gave is made up."""
 
@@ -33,37 +44,36 @@ class Texts:
         self._groups = groups
         self._rng = rng
 
+    def draft(self, group: str) -> Draft:
+        """Return one text of a group, to be printed."""
+        return Draft(self._rng.choice(self._groups[group]))
+
     def line(self, template: str, **known: object) -> str:
-        """Return one template with its blanks filled in."""
-        return template.format_map(_Blanks(self._rng, known))
+        """Return a template with its blanks filled in."""
+        return template.format_map(_Blanks(self._rng, known, {}))
 
-    def core(self, group: str, **known: object) -> str:
-        """Return one text of a group, without anything around it."""
-        return self.line(self._rng.choice(self._groups[group]), **known)
-
-    def tail(self, group: str, **known: object) -> str:
+    def tail(self, draft: Draft, **known: object) -> str:
         """Return the end of a log: some noise, the text, and sometimes what a launcher prints after it."""
         rng = self._rng
-        blanks = _Blanks(rng, known)
-        lines = [rng.choice(self._groups[_NOISE]).format_map(blanks.fresh()) for _ in range(rng.randrange(4))]
-        lines.append(rng.choice(self._groups[group]).format_map(blanks))
-        if happens(rng, 0.25):
-            lines.append(rng.choice(self._groups[_TRAILER]).format_map(blanks))
+        lines = [self.line(rng.choice(self._groups[_NOISE]), **known) for _ in range(rng.randrange(_MOST_NOISE))]
+        lines.append(draft.template.format_map(_Blanks(rng, known, draft.made_up)))
+        if happens(rng, _TRAILED):
+            lines.append(self.line(rng.choice(self._groups[_TRAILER]), **known))
         return "\n".join(lines)
 
 
 class _Blanks(dict[str, object]):
-    def __init__(self, rng: Random, known: Mapping[str, object]) -> None:
+    """What is known, and what is made up once it is asked for."""
+
+    def __init__(self, rng: Random, known: Mapping[str, object], made_up: dict[str, object]) -> None:
         super().__init__(known)
         self._rng = rng
-        self._known = known
-
-    def fresh(self) -> _Blanks:
-        return _Blanks(self._rng, self._known)
+        self._made_up = made_up
 
     def __missing__(self, blank: str) -> object:
-        made = self[blank] = _FILLERS[blank.rstrip("0123456789")](self._rng)
-        return made
+        if blank not in self._made_up:
+            self._made_up[blank] = _FILLERS[blank.rstrip("0123456789")](self._rng)
+        return self._made_up[blank]
 
 
 def _file(rng: Random) -> str:

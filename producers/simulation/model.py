@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from faultlens.events import Outcome, Slot, Workload
 from producers.simulation.agenda import Action
+from producers.simulation.logs import Draft
 from producers.simulation.tables import CheckSign, Manner
 
 CLUSTER: Final = "sim"
@@ -133,6 +134,7 @@ class Job:
     elastic: bool = False
     attempts: int = 0
     own_failures: int = 0
+    own_error: Draft | None = None
     saved_s: float = 0.0
     queued_ms: int = 0
     told_pending: bool = False
@@ -189,9 +191,9 @@ class Blow:
     code: str
     why: str
     manner: Manner
-    texts: str
     tells: bool
     text_tells: bool
+    draft: Draft | None = None
     node: Node | None = None
     blamed: bool = False
     device: int | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from faultlens.clock import SECOND_MS
+from producers.simulation import rulings
 from producers.simulation.chance import happens, span_ms
-from producers.simulation.model import Attempt, Blow, Node
+from producers.simulation.model import Attempt, Blow
 from producers.simulation.tables import Ruling
 from producers.simulation.world import OpenIncident, World
 
@@ -19,16 +20,16 @@ def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
     for node in attempt.nodes():
         if node.swallows > 0:
             node.swallows -= 1
-            return _refused(world, world.happenings.black_hole, gives_up_ms, node)
+            return rulings.refused(world, world.happenings.black_hole, gives_up_ms, node, blamed=True)
     for incident in world.incidents:
         if _reaches(incident, attempt) and happens(world.chances.luck, incident.kind.hits_starting):
-            return _refused(world, world.chances.luck.choice(incident.kind.starting), gives_up_ms)
+            return rulings.refused(world, world.chances.luck.choice(incident.kind.starting), gives_up_ms)
     own = _own_mistake(world, attempt)
     if own is not None:
-        return _refused(world, own, gives_up_ms)
+        return rulings.refused(world, own, gives_up_ms)
     if happens(world.chances.luck, world.mix.start_failure):
         possible = [ruling for ruling in world.happenings.start_failures if attempt.job.reporter in ruling.under]
-        return _refused(world, world.chances.luck.choice(possible), gives_up_ms, attempt.seats[0][0], blamed=False)
+        return rulings.refused(world, world.chances.luck.choice(possible), gives_up_ms, attempt.seats[0][0])
     return None
 
 
@@ -43,22 +44,3 @@ def _own_mistake(world: World, attempt: Attempt) -> Ruling | None:
     if kind is None or kind.when != "placed":
         return None
     return Ruling(code=kind.code, why=kind.why, reason=kind.reason or "", messages=(kind.message or "",))
-
-
-def _refused(world: World, failure: Ruling, at_ms: int, node: Node | None = None, *, blamed: bool = True) -> Blow:
-    message = world.texts.line(world.chances.luck.choice(failure.messages), node=node.name if node else "node")
-    return Blow(
-        at_ms,
-        failure.code,
-        failure.why,
-        "refused",
-        "noise",
-        tells=True,
-        text_tells=True,
-        node=node,
-        blamed=blamed and node is not None,
-        outcome="never_started",
-        exit_code=None,
-        reason=failure.reason,
-        message=message,
-    )

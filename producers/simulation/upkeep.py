@@ -9,10 +9,9 @@ from typing import Final, Literal
 
 from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS, moment_of
 from faultlens.events import PlatformMaintenance, PlatformRollout, Scope
-from producers.simulation import care
+from producers.simulation import care, rulings
 from producers.simulation.breakdowns import Breakdowns
 from producers.simulation.chance import between, happens, pick, sample, wait_ms
-from producers.simulation.disturbances import ended_by
 from producers.simulation.fleet import scope_of
 from producers.simulation.model import CLUSTER, Node
 from producers.simulation.schedule import Schedule
@@ -113,8 +112,7 @@ class Upkeep:
     def _end_jobs(self, node: Node, at_ms: int) -> None:
         world, ruling = self._world, self._world.happenings.maintenance
         for attempt in list(node.holders):
-            message = world.texts.line(world.chances.luck.choice(ruling.messages), node=node.name)
-            self._schedule.fail(attempt, ended_by(ruling.code, ruling.why, ruling.reason, message, node, at_ms))
+            self._schedule.fail(attempt, rulings.ended(world, ruling, at_ms, node))
 
     def _bring_back(self, node: Node, why: str, at_ms: int) -> None:
         if care.bring_back(self._world, node, why):

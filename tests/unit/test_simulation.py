@@ -109,6 +109,18 @@ def test_records_arrive_late_twice_and_out_of_order() -> None:
         assert times != sorted(times)
 
 
+def test_a_job_that_fails_of_itself_prints_the_same_error_at_each_try() -> None:
+    errors: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    own = {(t.job_id, t.attempt) for t in recording().truths if t.code == "app.data.missing"}
+    for event in recording().events:
+        if isinstance(event.data, RankExited) and (event.data.job_id, event.data.attempt) in own:
+            said = [line for line in (event.data.log_tail or "").splitlines() if "rror" in line and "No such" in line]
+            errors[event.data.job_id][event.data.attempt] |= set(said)
+    again = [by_attempt for by_attempt in errors.values() if len(by_attempt) > 1]
+    assert again
+    assert all(len(set.union(*by_attempt.values())) <= 1 for by_attempt in again)
+
+
 def test_two_copies_of_a_record_say_the_same_but_for_when_they_were_sent_and_received() -> None:
     first: dict[tuple[str, str], Event] = {}
     for event in recording().events:
