@@ -1,0 +1,181 @@
+"""`faultlens demo`: a real Slurm's failures explained, then a simulated fleet watched for a week."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Final, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from faultlens.errors import UsageError, WorldError
+from faultlens.objectives import load_objectives
+from faultlens.store import open_store
+from slo.intervals import Interval
+from slo.recompute import extent
+from slo.report.collect import collect, view_of
+from slo.report.period import latest_week
+from slo.report.telling import telling
+from slo.scoring import Verdict
+from slo.verdicts import verdicts_of_directory
+
+EXAMPLES: Final = Path(__file__).parents[1] / "examples" / "slurm"
+CLUSTER: Final = "lab"
+# Only a directory with this in it is ever emptied.
+MARK: Final = ".faultlens-demo"
+LINES_SHOWN: Final = 48
+JUDGED: Final = (0, 1)  # `score` ends with 1 where a failure has no final verdict
+_CLASSES: Final = ("hardware", "driver", "platform", "user")
+_BASES: Final = ("established", "supported", "assumed")
+
+
+class Fleet(NamedTuple):
+    """The fleet that is simulated: its machines, how long it is watched, how often they report, and its dice."""
+
+    nodes: int
+    days: float
+    interval_s: float
+    seed: int
+
+
+def demo(
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where everything is written; an earlier demonstration is replaced.")
+    ] = Path("demo"),
+    nodes: Annotated[int, typer.Option(min=1, max=10_000, help="Machines of the simulated fleet.")] = 64,
+    days: Annotated[float, typer.Option(min=0.5, max=60, help="Days that it is watched.")] = 8.0,
+    interval_s: Annotated[float, typer.Option(min=1, max=3_600, help="Seconds between a node's reports.")] = 600.0,
+    seed: Annotated[int, typer.Option(min=0, help="Another one: another fleet with other failures.")] = 7,
+    slurm: Annotated[Path, typer.Option(metavar="DIR", help="A Slurm's exports.")] = EXAMPLES,
+    as_json: Annotated[bool, typer.Option("--json", help="Only what it comes to, machine-readable.")] = False,
+) -> None:
+    """Explain a real Slurm's failures; then watch a simulated fleet for a week and say what it promised and kept.
+
+    Every step is a command of this program, and is shown as you would type it.
+    """
+    if not slurm.is_dir():
+        raise UsageError(
+            f"{slurm} is not there: run this in a clone of the repository, or name exports with --slurm DIR"
+        )
+    _prepare(out)
+    show = _Show(Console(quiet=as_json, soft_wrap=True, highlight=False))
+    began = perf_counter()
+    job = _explain(show, slurm, out / "slurm")
+    report = out / "report.html"
+    _watch(show, Fleet(nodes, days, interval_s, seed), out / "fleet", report)
+    findings = _findings(out / "fleet" / "store")
+    seconds = perf_counter() - began
+    if as_json:
+        typer.echo(json.dumps({"job": job, "findings": findings, "report": str(report), "seconds": round(seconds, 1)}))
+    else:
+        show.conclusion(findings, report, seconds)
+
+
+def _prepare(out: Path) -> None:
+    """Make the directory, or empty it of what an earlier demonstration left there."""
+    if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} is not empty and holds no earlier demonstration: name another directory with --out")
+    try:
+        for part in ("slurm", "fleet"):
+            if (out / part).exists():
+                shutil.rmtree(out / part)
+            (out / part).mkdir(parents=True)
+        (out / MARK).touch()
+    except OSError as error:
+        raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+def _explain(show: _Show, slurm: Path, out: Path) -> str | None:
+    """Import a Slurm's exports, attribute its failures, and tell of one why it failed; return which."""
+    events = out / "events.jsonl"
+    show.heading("A real Slurm: accounting and node history, as its own programs export them")
+    here = slurm.relative_to(Path.cwd()) if slurm.is_relative_to(Path.cwd()) else slurm
+    show.run("import", "slurm", str(here), "--cluster", CLUSTER, "--timezone", "UTC", "--out", str(events))
+    show.run("replay", str(events), "--store", str(out / "store"), "--out", str(out))
+    chosen = most_instructive(verdicts_of_directory(out))
+    if chosen is None:
+        return None
+    show.run("why", f"{chosen.key.job_id}/{chosen.key.attempt}", "--store", str(out / "store"))
+    return chosen.key.job_id
+
+
+def most_instructive(verdicts: list[Verdict]) -> Verdict | None:
+    """Return the verdict that shows most: a machine's fault rather than a user's, observed rather than assumed."""
+    failures = [verdict for verdict in verdicts if verdict.settled and not verdict.key.loss]
+    return min(
+        failures,
+        key=lambda v: (_BASES.index(v.basis), _CLASSES.index(v.cause_class), -v.confidence, v.key),
+        default=None,
+    )
+
+
+def _watch(show: _Show, fleet: Fleet, out: Path, report: Path) -> None:
+    """Simulate a fleet, attribute its failures, hold the verdicts against the truth, and write the week's report."""
+    store = str(out / "store")
+    show.heading(
+        f"A simulated fleet: {fleet.nodes} nodes, {fleet.days:g} days, every failure's true cause written down"
+    )
+    show.run(
+        "simulate", "--nodes", str(fleet.nodes), "--days", f"{fleet.days:g}", "--interval-s", f"{fleet.interval_s:g}",
+        "--seed", str(fleet.seed), "--out", str(out),
+    )  # fmt: skip
+    show.run("replay", str(out / "events.jsonl.zst"), "--store", store, "--out", str(out))
+    show.heading("How right the verdicts are: the processors never saw the truth")
+    show.run("score", str(out / "truth.jsonl"), str(out), allowed=JUDGED)
+    show.heading("The week's report")
+    show.run("report", "--store", store, "--out", str(report))
+
+
+def _findings(store: Path) -> list[str]:
+    """Return what most GPU time is behind in the week that the report is about."""
+    with open_store(str(store)) as opened:
+        known = extent(opened)
+        if known is None:
+            return []
+        week = latest_week(Interval(known.from_ms, known.to_ms))
+        return telling(collect(opened, view_of(known), week, load_objectives()))
+
+
+class _Show:
+    """Runs commands of this program one by one, and shows each with what it says."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def heading(self, words: str) -> None:
+        """Say what comes next."""
+        self._console.print(Text(f"\n{words}", style="bold"))
+
+    def run(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> None:
+        """Run `faultlens ARGUMENTS`; the demonstration ends with its exit code if that is not an allowed one."""
+        self._console.print(Text(f"\n$ faultlens {shlex.join(arguments)}", style="cyan"))
+        began = perf_counter()
+        command = [sys.executable, "-m", "faultlens.cli", *arguments]
+        with self._console.status("…"):
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603
+        lines = done.stdout.decode("utf-8", "replace").splitlines()
+        failed = done.returncode not in allowed
+        for line in lines if failed else lines[:LINES_SHOWN]:
+            self._console.print(Text(f"  {line}"))
+        if failed:
+            if self._console.quiet:
+                typer.echo("\n".join(lines), err=True)
+            raise typer.Exit(done.returncode)
+        cut = f"{len(lines) - LINES_SHOWN} more lines; " if len(lines) > LINES_SHOWN else ""
+        self._console.print(Text(f"  ({cut}{perf_counter() - began:.1f} s)", style="dim"))
+
+    def conclusion(self, findings: list[str], report: Path, seconds: float) -> None:
+        """Say what it came to."""
+        self.heading("What most GPU time is behind")
+        for number, finding in enumerate(findings, 1):
+            self._console.print(Text(f"  {number}. {finding}"))
+        self._console.print(Text(f"\nThe report: {report.resolve()}", style="bold"))
+        self._console.print(Text(f"All of it took {seconds:.0f} s."))
