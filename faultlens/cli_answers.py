@@ -63,6 +63,12 @@ def _known(store: Store) -> Extent:
     return extent(store) or Extent(now_ms, now_ms, ())
 
 
+def _one_of(known: Extent, cluster: str) -> str:
+    if cluster and cluster not in known.clusters:
+        raise UsageError(f"no cluster {cluster!r} in the store (known: {', '.join(known.clusters) or 'none'})")
+    return cluster
+
+
 def slo(
     *,
     window: Annotated[
@@ -83,7 +89,7 @@ def slo(
     promised = load_objectives(objectives)
     with _opened(store) as opened:
         known = _known(opened)
-        view = view_of(known, cluster=cluster, pool=pool, team=team)
+        view = view_of(known, cluster=_one_of(known, cluster), pool=pool, team=team)
         found = standings(opened, view, promised, window_ms=window_ms)
     scope = scope_words(view, known.clusters)
     if as_json:
@@ -152,7 +158,6 @@ def report(  # noqa: PLR0913 - one parameter for each option of the command
         typer.Option("--format", help="By default what --out ends with, else html."),
     ] = None,
     cluster: ClusterOption = "",
-    pool: PoolOption = "",
     team: TeamOption = "",
     store: StoreOption = None,
     objectives: ObjectivesOption = None,
@@ -164,7 +169,7 @@ def report(  # noqa: PLR0913 - one parameter for each option of the command
     promised = load_objectives(objectives)
     with _opened(store) as opened:
         known = _known(opened)
-        view = view_of(known, cluster=cluster, pool=pool, team=team)
+        view = view_of(known, cluster=_one_of(known, cluster), team=team)
         chosen = asked or periods.latest_week(Interval(known.from_ms, known.to_ms))
         data = collect(opened, view, chosen, promised)
     _write(RENDERERS[kind](data), out)

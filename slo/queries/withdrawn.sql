@@ -9,5 +9,6 @@ FROM
     WHERE ended_at >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')
         AND ended_at < fromUnixTimestamp64Milli({to:Int64}, 'UTC')
         AND ({cluster:String} = '' OR cluster = {cluster:String})
+        AND ({team:String} = '' OR job_id IN (SELECT job_id FROM jobs WHERE team = {team:String}))
     GROUP BY job_id, attempt, loss
 )

@@ -49,7 +49,7 @@ def answer(story: Story) -> str:
     name, verdict = f"{printable(story.job_id)} (attempt {story.attempt})", story.verdict
     if verdict is not None:
         what = printable(verdict.summary or title_of(verdict.code))
-        return f"{name} failed: {TO_BLAME[verdict.cause_class]}. {what}."
+        return f"{name} failed: {TO_BLAME[verdict.cause_class]}. {what[:1].upper()}{what[1:]}."
     if story.withdrawn:
         return f"{name}: its verdict was withdrawn, since it turned out not to have failed."
     if not story.outcome:
@@ -154,7 +154,10 @@ def _cost(story: Story) -> Iterator[str]:
     lost_ms = round(story.verdict.lost_gpu_seconds * 1000)
     since = duration(story.verdict.since_checkpoint_s * 1000)
     yield "What it cost"
-    yield f"  lost since the last good checkpoint: {whole_hours(lost_ms)} GPU-hours ({since} of work)"
+    if lost_ms:
+        yield f"  lost since the last good checkpoint: {whole_hours(lost_ms)} GPU-hours ({since} of work)"
+    else:
+        yield "  no work was lost, only the time that it held"
     if spent:
         parts = [f"{CATEGORY_WORDS.get(n, n).lower()} {whole_hours(a)}" for n, a in spent.items()]
         yield from _indented(

@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 def timeline(moments: Iterable[Moment]) -> tuple[tuple[Moment, ...], int]:
     """Return the moments in order, each once, and how many were left out: of too many, faults go first."""
-    seen = sorted(set(moments), key=lambda m: (m.at_ms, _ORDER.index(m.mark), m.what))
+    seen = sorted(dict.fromkeys(moments), key=lambda m: (m.at_ms, _ORDER.index(m.mark)))
     surplus = len(seen) - MOMENTS_LIMIT
     if surplus <= 0:
         return tuple(seen), 0

@@ -79,7 +79,7 @@ def job(  # noqa: PLR0913 - each test changes another of them
             ("launcher/l", end_ms - 2 * MINUTE_MS, JobProgress(name, 1, 7)),
             ("launcher/l", end_ms - 3 * MINUTE_MS, JobCheckpoint(name, 1, 6, 2.0, ok=True)),
         ]
-    cause = Cause(CODES[code], code, f"{code} on {node}") if code else None
+    cause = Cause(CODES[code], code, f"a fault on {node}") if code else None
     if cause is not None:
         said += [verdict(name, end_ms, cause, basis, node, n, status) for n, status in enumerate(statuses, 1)]
     kept: Category = "lost_work" if code else "productive"

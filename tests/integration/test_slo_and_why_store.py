@@ -64,6 +64,13 @@ def test_the_table_is_readable_without_json(fortnight: str, capsys: pytest.Captu
     assert "weighted by GPU time: 40.00 %" in said
 
 
+def test_a_cluster_that_the_store_does_not_know_is_wrong_use(
+    fortnight: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("slo", "--cluster", "c2", "--store", fortnight) == 2
+    assert "no cluster 'c2' in the store (known: c1)" in capsys.readouterr().err
+
+
 def test_a_window_that_is_no_duration_is_wrong_use(fortnight: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("slo", "--window", "forever", "--store", fortnight) == 2
     assert "write 5m, 1h, 28d" in capsys.readouterr().err
@@ -75,7 +82,7 @@ def test_a_window_that_is_no_duration_is_wrong_use(fortnight: str, capsys: pytes
 def test_why_tells_the_whole_story_of_a_job(fortnight: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("why", "hw", "--store", fortnight) == 0
     said = capsys.readouterr().out
-    assert said.startswith("hw (attempt 1) failed: hardware is to blame. gpu.off_bus on n1.")
+    assert said.startswith("hw (attempt 1) failed: hardware is to blame. A fault on n1.")
     for words in (
         "allocated 1 node: n1",
         "last good checkpoint: step 6",

@@ -109,6 +109,11 @@ def test_the_story_says_what_it_cost_and_what_became_of_the_other_attempts() -> 
     assert "hardware, gpu.memory.uncorrectable on node-0042 <- this one" in text
 
 
+def test_where_no_work_was_lost_that_is_said() -> None:
+    text = as_text(replace(a_story(), verdict=replace(a_verdict(), lost_gpu_seconds=0.0)))
+    assert "no work was lost, only the time that it held" in text
+
+
 def test_of_much_evidence_a_part_is_shown_and_the_rest_is_counted() -> None:
     text = as_text(a_story())
     assert text.index("What broke") < text.index("What followed from it")
