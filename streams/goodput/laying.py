@@ -89,7 +89,7 @@ def _lead_in(leg: Leg, view: View, ledger: Ledger) -> Iterator[Piece]:
     # A word on the start that came from after the first step says nothing about it.
     floor_ms = leg.floor_ms if leg.floor_ms < mark.at_ms else leg.start_ms
     steps = mark.step - leg.base_step if mark.step > leg.base_step else max(1, mark.step)
-    work_ms = min(length(view.free(floor_ms, mark.at_ms)), _first_work_ms(mark, steps, view))
+    work_ms = min(view.free_ms(floor_ms, mark.at_ms), _first_work_ms(mark, steps, view))
     slow_ms = _slow_ms(work_ms, steps, view, mark)
     category, charge = _lead(leg, view, ledger)
     yield from lay(
@@ -124,7 +124,7 @@ def _gap(before: Step, mark: Step, view: View) -> Iterator[Piece]:
     total_ms, steps = length(spans), mark.step - before.step
     size, stalled_ms = view.resized(before.at_ms, mark.at_ms), view.stall(before.at_ms, mark.at_ms)
     if stalled_ms is not None:
-        ahead_ms = length(view.free(before.at_ms, stalled_ms))
+        ahead_ms = view.free_ms(before.at_ms, stalled_ms)
         lost_ms = _beyond(total_ms, steps, view, mark)
         lost_ms = total_ms - ahead_ms if lost_ms is None else lost_ms
         ahead_ms = min(ahead_ms, total_ms - lost_ms)
@@ -158,7 +158,7 @@ def _tail(leg: Leg, view: View, ledger: Ledger) -> Iterator[Piece]:
     since_ms = view.stall(last.at_ms, leg.stop_ms)
     interval_ms = interval_of(leg, view)
     if since_ms is not None:
-        work_ms = length(view.free(last.at_ms, since_ms))
+        work_ms = view.free_ms(last.at_ms, since_ms)
     elif final and ledger.outcome == "succeeded":
         pass
     elif interval_ms is not None and total_ms > stall_after_ms(interval_ms):
@@ -180,7 +180,7 @@ def interval_of(leg: Leg, view: View) -> float | None:
         return pace.interval_ms
     if len(leg.marks) > 1:
         before = leg.marks[-2]
-        return max(length(view.free(before.at_ms, last.at_ms)), last.took_ms)
+        return max(view.free_ms(before.at_ms, last.at_ms), last.took_ms)
     if last.took_ms <= 0:
         return None
     # The first record may tell of many steps, but not of more than there was time for.

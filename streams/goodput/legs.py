@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
@@ -20,8 +21,8 @@ class Leg:
 
     No step of it began before `floor_ms`; the first one follows `base_step`. `first`: no step was done before it.
     `anchored`: its first mark lies before what is looked at, where it is put at the beginning; `anchor_ms` is when that
-    step was complete. `restored` is the step that the leg goes back to, if it
-    does, and `broke_ms` when the last step before that was complete.
+    step was complete. `restored` is the step that the leg goes back to, if it does, and `broke_ms` when the last step
+    before that was complete.
     """
 
     start_ms: int
@@ -46,35 +47,55 @@ class Leg:
 
 @dataclass(frozen=True)
 class View:
-    """What is known of [start_ms, stop_ms), arranged for laying it out."""
+    """What is known of a stretch of an attempt's time, arranged for laying it out.
+
+    `ends_ms` are the ends of `holes`; `known` is the pace from before, which samples of this stretch replace.
+    """
 
     legs: list[Leg]
     holes: list[Piece]
+    ends_ms: list[int]
     sizes: list[Size]
     stalls_ms: tuple[int, ...]
-    paces: dict[int, Pace]
+    known: Pace | None
+
+    @cached_property
+    def paces(self) -> dict[int, Pace]:
+        """The pace for each number of GPUs that it is known for."""
+        known = {} if self.known is None else {self.known.gpus: self.known}
+        return {**known, **_paces(self)}
 
     def free(self, from_ms: int, to_ms: int) -> list[tuple[int, int]]:
         """Return the parts of [from_ms, to_ms) in which nothing was saved or restored."""
         spans, cursor = [], from_ms
-        first = max(0, bisect_right(self.holes, from_ms, key=lambda hole: hole.from_ms) - 1)
-        for hole in self.holes[first:]:
+        for hole in self.holes[bisect_right(self.ends_ms, from_ms) :]:
             if hole.from_ms >= to_ms:
                 break
             if cursor < hole.from_ms:
                 spans.append((cursor, hole.from_ms))
-            cursor = max(cursor, hole.to_ms)
+            cursor = hole.to_ms
         if cursor < to_ms:
             spans.append((cursor, to_ms))
         return spans
 
+    def free_ms(self, from_ms: int, to_ms: int) -> int:
+        """Return how long nothing was saved or restored in [from_ms, to_ms)."""
+        index = bisect_right(self.ends_ms, from_ms)
+        if index == len(self.holes) or self.holes[index].from_ms >= to_ms:
+            return max(0, to_ms - from_ms)
+        return length(self.free(from_ms, to_ms))
+
     def gpus_at(self, at_ms: int) -> int:
         """Return how many GPUs the attempt held at a time."""
+        if len(self.sizes) == 1:
+            return self.sizes[0].gpus
         index = bisect_right(self.sizes, at_ms, key=lambda size: size.at_ms) - 1
         return self.sizes[max(0, index)].gpus
 
     def resized(self, from_ms: int, to_ms: int) -> Size | None:
         """Return the first change of size in (from_ms, to_ms]; one with a loss before others."""
+        if len(self.sizes) == 1:
+            return None
         within = [size for size in self.sizes[1:] if from_ms < size.at_ms <= to_ms]
         return next((size for size in within if size.loss), within[0] if within else None)
 
@@ -85,6 +106,8 @@ class View:
 
     def stall(self, from_ms: int, to_ms: int) -> int | None:
         """Return the first reported stall that began in [from_ms, to_ms)."""
+        if not self.stalls_ms:
+            return None
         return next((since for since in self.stalls_ms if from_ms <= since < to_ms), None)
 
 
@@ -101,11 +124,14 @@ def length(spans: Iterable[tuple[int, int]]) -> int:
 def view_of(ledger: Ledger, until_ms: int) -> View:
     """Return the evidence after `settled_ms` and before `until_ms`, arranged."""
     holes = holes_of(ledger.saves, ledger.settled_ms, until_ms)
-    view = View(legs_of(ledger, until_ms), holes, _sizes(ledger, until_ms), ledger.stalls_ms, {})
-    view.paces.update(_paces(view))
-    if ledger.pace is not None:
-        view.paces.setdefault(ledger.pace.gpus, ledger.pace)
-    return view
+    return View(
+        legs_of(ledger, until_ms),
+        holes,
+        [hole.to_ms for hole in holes],
+        _sizes(ledger, until_ms),
+        ledger.stalls_ms,
+        ledger.pace,
+    )
 
 
 def _sizes(ledger: Ledger, until_ms: int) -> list[Size]:
@@ -214,7 +240,7 @@ def _paces(view: View) -> dict[int, Pace]:
         for before, mark in gaps(leg):
             if view.resized(before.at_ms, mark.at_ms) or view.stall(before.at_ms, mark.at_ms) is not None:
                 continue
-            free_ms = length(view.free(before.at_ms, mark.at_ms))
+            free_ms = view.free_ms(before.at_ms, mark.at_ms)
             if not free_ms:
                 continue
             each = (free_ms / (mark.step - before.step), free_ms)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 
 from faultlens.clock import SECOND_MS
 from streams.goodput.laying import interval_of, stall_after_ms
-from streams.goodput.legs import Leg, keeps_of, legs_of, view_of
-from streams.goodput.model import MIN_SAMPLES, STALL_AT_LEAST_MS, Ledger, Step
-from streams.goodput.tiling import intervals, latest_ms, pace_now
+from streams.goodput.legs import Leg, View, keeps_of, legs_of, view_of
+from streams.goodput.model import MIN_SAMPLES, STALL_AT_LEAST_MS, Ledger, Size, Step
+from streams.goodput.tiling import latest_ms, pace_now
 
 
 def since_checkpoint(ledger: Ledger, end_ms: int) -> tuple[float, float]:
@@ -20,12 +21,27 @@ def since_checkpoint(ledger: Ledger, end_ms: int) -> tuple[float, float]:
         if keep.at_ms <= end_ms:
             since_ms = max(since_ms, keep.at_ms)
     wall_ms = gpu_ms = 0
-    for interval in intervals(ledger, end_ms):
-        overlap_ms = min(interval.to_ms, end_ms) - max(interval.from_ms, since_ms)
-        if overlap_ms > 0 and interval.category != "checkpoint_save":
+    for from_ms, to_ms, gpus in _held(ledger, view, end_ms):
+        overlap_ms = min(to_ms, end_ms) - max(from_ms, since_ms)
+        if overlap_ms > 0:
             wall_ms += overlap_ms
-            gpu_ms += overlap_ms * interval.gpus
+            gpu_ms += overlap_ms * gpus
     return gpu_ms / SECOND_MS, wall_ms / SECOND_MS
+
+
+def _held(ledger: Ledger, view: View, end_ms: int) -> Iterator[tuple[int, int, int]]:
+    """Return (from, to, GPUs) for all time that no save took."""
+    for block in ledger.blocks:
+        if block.category != "checkpoint_save":
+            yield block.from_ms, block.to_ms, block.gpus
+    saves = [hole for hole in view.holes if hole.category == "checkpoint_save"]
+    for size, following in pairwise([*view.sizes, Size(end_ms, 0)]):
+        cursor = size.at_ms
+        for save in saves:
+            if cursor < save.to_ms and save.from_ms < following.at_ms:
+                yield cursor, save.from_ms, size.gpus
+                cursor = save.to_ms
+        yield cursor, following.at_ms, size.gpus
 
 
 def last_progress_ms(ledger: Ledger) -> int | None:
@@ -93,8 +109,7 @@ def recent_slowdown(ledger: Ledger) -> float | None:
     for leg in view.legs:
         for before, mark in pairwise(leg.marks):
             if view.gpus_at(before.at_ms) == gpus and view.resized(before.at_ms, mark.at_ms) is None:
-                free_ms = sum(stop - start for start, stop in view.free(before.at_ms, mark.at_ms))
-                each.append(free_ms / (mark.step - before.step))
+                each.append(view.free_ms(before.at_ms, mark.at_ms) / (mark.step - before.step))
     if len(each) < 2 * MIN_SAMPLES:
         return None
     earlier = median(each[:-MIN_SAMPLES])
@@ -111,10 +126,10 @@ def stalled_since(ledger: Ledger, now_ms: int) -> int | None:
         return None
     view = view_of(ledger, now_ms)
     leg = view.legs[-1]
-    last_ms = leg.marks[-1].at_ms if leg.marks else leg.start_ms
+    last_ms = leg.steps[-1].at_ms if leg.marks else leg.start_ms
     told = view.stall(last_ms, now_ms)
     if told is not None or not leg.marks:
         return told
     interval_ms = interval_of(leg, view)
-    silent_ms = sum(stop - start for start, stop in view.free(last_ms, now_ms))
-    return last_ms if interval_ms is not None and silent_ms > stall_after_ms(interval_ms) else None
+    overdue = interval_ms is not None and view.free_ms(last_ms, now_ms) > stall_after_ms(interval_ms)
+    return last_ms if overdue else None

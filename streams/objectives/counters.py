@@ -29,7 +29,8 @@ class Counters(Struct, frozen=True, omit_defaults=True, tag="counters"):
 
     `minutes` and `hours` are by the number of the minute or hour since the epoch, no time in both but what was told of
     a whole hour and what was told of parts of it; `sums` is all of them together.
-    `dirty`: something changed since the last status, which was written at `written_ms` and said `said`.
+    `dirty`: something changed since the last status, which was written at `written_ms` and said `said`. `bad_ms`: no
+    bad time or event is later.
     `clipped` counts samples that were older than the window, or partly so.
     """
 
@@ -45,6 +46,7 @@ class Counters(Struct, frozen=True, omit_defaults=True, tag="counters"):
     dirty: bool = False
     written_ms: int = 0
     said: bytes = b""
+    bad_ms: int = 0
     clipped: int = 0
 
 
@@ -111,7 +113,15 @@ def counted(counters: Counters, sample: Sample, now_ms: int, window_ms: int) -> 
     _drop_empty(hours, sample, HOUR_MS)
     clipped = counters.clipped + int(sample.from_ms < start_ms)
     whole = tuple(sums) if any(sums) else ()
-    return replace(counters, minutes=minutes, hours=hours, sums=whole, dirty=True, clipped=clipped)
+    return replace(
+        counters,
+        minutes=minutes,
+        hours=hours,
+        sums=whole,
+        dirty=True,
+        clipped=clipped,
+        bad_ms=max(counters.bad_ms, sample.to_ms) if sample.by_cause else counters.bad_ms,
+    )
 
 
 def _parts_of(sample: Sample) -> list[tuple[int, int]]:
@@ -170,7 +180,12 @@ class Recent:
     def __init__(self, counters: Counters, start_ms: int) -> None:
         hours = {hour: _load(bucket) for hour, bucket in counters.hours.items() if (hour + 1) * HOUR_MS > start_ms}
         told = [(hour * HOUR_MS, *load) for hour, load in hours.items()]
-        told += [(m * MINUTE_MS, *_load(bucket)) for m, bucket in counters.minutes.items() if m * MINUTE_MS >= start_ms]
+        first = -(-start_ms // MINUTE_MS)
+        told += [
+            (minute * MINUTE_MS, good + (bad := overhead + platform + hardware + driver + user), bad)
+            for minute, (good, overhead, platform, hardware, driver, user, _, _) in counters.minutes.items()
+            if minute >= first
+        ]
         told.sort()
         self._hours = hours
         self._begins = [begin for begin, _, _ in told]

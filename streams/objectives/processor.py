@@ -16,7 +16,7 @@ from faultlens.internal import Sample, UseSample
 from faultlens.objectives import Objectives
 from streams.context import Context
 from streams.objectives import fleet
-from streams.objectives.counters import MINUTES_KEPT_MS, Counters, Recent, aged, counted
+from streams.objectives.counters import MINUTES_KEPT_MS, Counters, aged, counted
 from streams.objectives.fleet import FleetHours
 from streams.objectives.status import status_of
 from streams.processor import Effects, Emit
@@ -105,6 +105,6 @@ def _wake_ms(counters: Counters, now_ms: int) -> int:
     Soon after a sample, and while the burn over a short window goes down; by the hour while one over a long window
     does, and as hours leave the objective's window.
     """
-    if counters.dirty or Recent(counters, now_ms - MINUTES_KEPT_MS).since(now_ms - MINUTES_KEPT_MS)[1]:
+    if counters.dirty or now_ms - counters.bad_ms <= MINUTES_KEPT_MS:
         return (now_ms // EVERY_MS + 1) * EVERY_MS
     return (now_ms // HOUR_MS + 1) * HOUR_MS
