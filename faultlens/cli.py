@@ -39,6 +39,7 @@ VERBS: Final[dict[str, Verb]] = {
     "import": Verb("faultlens.cli_import", "app", "Turn what Slurm or a kernel wrote down into events."),
     "simulate": Verb("faultlens.cli_simulate", "simulate", "Write the events of a fleet whose causes are known."),
     "score": Verb("faultlens.cli_simulate", "score", "Say how right the verdicts are, against known causes."),
+    "explain-log": Verb("faultlens.cli_explain_log", "explain_log", "Say what broke, by a job's log alone."),
     "catalogue": Verb("faultlens.cli_catalogue", "app", "Say what a fault code means, and on which GPUs and drivers."),
     "check": Verb("faultlens.cli_check", "check", "Check settings, data files and connections."),
     "migrate": Verb("faultlens.cli_check", "migrate", "Bring the store's tables up to date."),
