@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, cast
 
@@ -30,6 +31,7 @@ class Node(NamedTuple):
 
 class _Fold(NamedTuple):
     first_ms: int
+    number: int
     repeat: Seen | None = None
     last_ms: int = 0
     repeats: int = 0
@@ -42,16 +44,20 @@ def fault_events(seen: Iterable[Seen], node: Node) -> list[Event]:
 
 def _folded(seen: Iterable[Seen], node: Node) -> Iterator[Event]:
     open_folds: dict[Key, _Fold] = {}
+    # A clock that was set back gives a fault the time of an earlier one.
+    begun: Counter[tuple[Key, int]] = Counter()
     for one in seen:
         key = _key(one)
         fold = open_folds.get(key)
-        if fold is None or not 0 <= one.at_ms - fold.first_ms <= FOLD_MS:
-            if fold is not None:
-                yield from _repeats(fold, node)
-            open_folds[key] = _Fold(one.at_ms)
-            yield _event(one, node, count=1, last_ms=one.at_ms)
-        else:
-            open_folds[key] = fold._replace(repeat=fold.repeat or one, last_ms=one.at_ms, repeats=fold.repeats + 1)
+        if fold is not None and abs(one.at_ms - fold.first_ms) <= FOLD_MS:
+            last_ms = max(one.at_ms, fold.last_ms)
+            open_folds[key] = fold._replace(repeat=fold.repeat or one, last_ms=last_ms, repeats=fold.repeats + 1)
+            continue
+        if fold is not None:
+            yield from _repeats(fold, node)
+        begun[key, one.at_ms] += 1
+        fold = open_folds[key] = _Fold(one.at_ms, begun[key, one.at_ms], last_ms=one.at_ms)
+        yield _event(one, node, fold, count=1)
     for fold in open_folds.values():
         yield from _repeats(fold, node)
 
@@ -62,10 +68,12 @@ def _key(one: Seen) -> Key:
 
 def _repeats(fold: _Fold, node: Node) -> Iterator[Event]:
     if fold.repeat is not None:
-        yield _event(fold.repeat, node, count=fold.repeats, last_ms=fold.last_ms)
+        yield _event(fold.repeat, node, fold, count=fold.repeats)
 
 
-def _event(one: Seen, node: Node, *, count: int, last_ms: int) -> Event:
+def _event(one: Seen, node: Node, fold: _Fold, *, count: int) -> Event:
+    """Return the event of a fold: of its first fault, or of all that followed."""
+    first = one is not fold.repeat
     known = one.pid is not None or one.process is not None
     detected_by: DetectedBy = "kmsg" if one.speaker == KERNEL else "other"
     data = NodeFault(
@@ -85,5 +93,7 @@ def _event(one: Seen, node: Node, *, count: int, last_ms: int) -> Event:
         count=count,
         synthetic=one.synthetic,
     )
-    key = stable_id("kernel-log", node.cluster, node.name, *map(str, _key(one)), one.at_ms, count > 1 or last_ms)
-    return event_of(data, source=f"agent/{node.name}", id_=key, time_ms=one.at_ms, recorded_ms=last_ms)
+    part = ("first" if first else "more", fold.number)
+    id_ = stable_id("kernel-log", node.cluster, node.name, *map(str, _key(one)), fold.first_ms, *part)
+    recorded_ms = one.at_ms if first else fold.last_ms
+    return event_of(data, source=f"agent/{node.name}", id_=id_, time_ms=one.at_ms, recorded_ms=recorded_ms)
