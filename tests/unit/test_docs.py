@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -9,6 +10,9 @@ from urllib.parse import unquote
 import pytest
 
 from faultlens.cli import VERBS
+from faultlens.local import Places, replay
+from faultlens.local_roles import load_roles
+from faultlens.recordings import Recording
 from streams.attribution import load_precision
 from streams.attribution.listing import page
 from streams.attribution.rules import RULES, name_of
@@ -47,3 +51,20 @@ def test_every_command_that_a_page_shows_is_there(document: Path) -> None:
     shown = re.findall(r"^(?: {4}|\$ ).*|`[^`\n]+`", text, re.MULTILINE)
     verbs = {verb for line in shown for verb in COMMAND.findall(line)}
     assert verbs - set(VERBS) == set()
+
+
+def test_the_story_that_the_architecture_tells_is_what_happens(tmp_path: Path) -> None:
+    replay([Recording(str(ROOT / "examples" / "one-fault.jsonl"))], load_roles(), Places(tmp_path))
+    said = [json.loads(line)["data"] for line in (tmp_path / "attributions.jsonl").read_text("utf-8").splitlines()]
+    first, final = said
+    assert (first["status"], final["status"]) == ("provisional", "final")
+    assert (final["cause"]["class"], final["cause"]["code"], final["basis"]) == (
+        "hardware",
+        "gpu.off_bus",
+        "established",
+    )
+    assert (final["culprit"]["node"], final["culprit"]["device"]) == ("node-0042", {"index": 5})
+    assert (final["rule"], final["retry"]["advice"]) == ("device_fault_on_allocated_gpu", "retry_elsewhere")
+    states = [json.loads(line)["data"]["state"] for line in (tmp_path / "node-states.jsonl").read_text().splitlines()]
+    assert states == ["available", "degraded"]
+    assert not (tmp_path / "dead-letters.jsonl").exists()
