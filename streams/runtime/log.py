@@ -16,11 +16,13 @@ from streams.runtime.task import Task
 class MemoryLog:
     """What a broker keeps: every topic's partitions, and per role and lane the committed states and lane record.
 
-    Records are kept as bytes and states encoded, so that whoever reads them gets what a restart would get.
+    Records are kept as bytes and states encoded, so that whoever reads them gets what a restart would get. Topics in
+    `narrow` have one partition, all others `partitions`.
     """
 
-    def __init__(self, partitions: int = 1) -> None:
+    def __init__(self, partitions: int = 1, narrow: frozenset[str] = frozenset()) -> None:
         self.partitions = partitions
+        self._narrow = narrow
         self._topics: dict[tuple[str, int], list[Record]] = defaultdict(list)
         self._states: dict[tuple[str, int], dict[str, bytes]] = defaultdict(dict)
         self._lanes: dict[tuple[str, int], LaneRecord] = {}
@@ -28,21 +30,20 @@ class MemoryLog:
 
     def append(self, topic: str, key: str, value: bytes, arrived_ms: int) -> None:
         """Append a record to the partition of its key; records of `context` go to every partition."""
-        everywhere = topic == CONTEXT
-        for number in range(self.partitions) if everywhere else (self.partition_of(key),):
+        numbers = self._numbers(topic)
+        for number in numbers if topic == CONTEXT else (crc32(key.encode()) % len(numbers),):
             partition = self._topics[topic, number]
             record = Record(topic, len(partition), arrived_ms, value=value, key=key, partition=number)
             partition.append(record)
 
     def tick(self, topic: str, arrived_ms: int) -> None:
         """Append a tick to every partition of the topic."""
-        for number in range(self.partitions):
+        for number in self._numbers(topic):
             partition = self._topics[topic, number]
             partition.append(Record(topic, len(partition), arrived_ms, partition=number))
 
-    def partition_of(self, key: str) -> int:
-        """Return the partition that records with this key go to."""
-        return crc32(key.encode()) % self.partitions
+    def _numbers(self, topic: str) -> range:
+        return range(1 if topic in self._narrow else self.partitions)
 
     def read(self, topic: str, partition: int, offset: int, limit: int) -> list[Record]:
         """Return up to `limit` records of a partition from an offset on."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from faultlens.arrival import placed
 from faultlens.clock import MINUTE_MS, SECOND_MS
 from faultlens.codec import Decoder, Event
@@ -75,7 +77,8 @@ class Task:
         self.number = number
         self.counts = Counts()
         self.clock_ms = lane.clock_ms
-        self.context = lane.context
+        # Live, the context's lane has a clock of its own: until that is announced, nothing can have been told.
+        self.context = replace(lane.context, clock_ms=lane.context.clock_ms or 0) if ticking else lane.context
         self.states: StateStore = MemoryStates() if states is None else states
         self._processor = role.processor
         self._source = f"faultlens/{role.name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hypothesis import given, settings
@@ -10,11 +9,13 @@ from hypothesis import strategies as st
 
 from faultlens import topics
 from faultlens.clock import MINUTE_MS, parse_moment
-from faultlens.codec import Event, encode
+from faultlens.codec import Event
 from streams.runtime.log import MemoryLog
-from streams.runtime.records import Batch, Role
+from streams.runtime.records import Batch, LaneRecord, Role
+from streams.runtime.state import Kept
 from streams.runtime.task import Task
 from tests.simulation.toy import BOOM, FAILS_LATER, Tally, Toy, fault
+from tests.simulation.world import World
 
 T0 = parse_moment("2026-11-23T04:00:00Z")
 TOY = Role(Toy(), (*Toy.topics, topics.CONTEXT))
@@ -37,65 +38,8 @@ def story(taken: Sequence[Step]) -> list[Event | int]:
     return [*found, at_ms + 30 * MINUTE_MS]
 
 
-def filled(log: MemoryLog, told: Sequence[Event | int]) -> MemoryLog:
-    at_ms = T0
-    for event in told:
-        if isinstance(event, int):
-            at_ms = event
-            log.tick(topics.NODE_EVENTS, at_ms)
-        else:
-            log.append(topics.NODE_EVENTS, event.subject, encode(event), at_ms)
-    return log
-
-
-class World:
-    """A log with one worker per lane; whoever drives it says which lane reads how much of which topic, and who dies."""
-
-    def __init__(self, log: MemoryLog) -> None:
-        self.log = log
-        self.tasks = [log.open(TOY, lane, ticking=True) for lane in range(log.partitions)]
-        self.read: list[dict[str, int]] = [{} for _ in self.tasks]
-
-    def batch(self, lane: int, topic: str, size: int, *, crash: str = "") -> bool:
-        """Step the next `size` records of a topic; return whether there were any. `crash`: before or after commit."""
-        offset = self.read[lane].get(topic, 0)
-        records = self.log.read(topic, lane, offset, size)
-        if not records:
-            return False
-        self.read[lane][topic] = offset + len(records)
-        batch = self.tasks[lane].step(records)
-        if crash != "before":
-            self.log.commit(TOY.name, lane, batch)
-        if crash:
-            self.restart(lane)
-        return True
-
-    def restart(self, lane: int) -> None:
-        """A new worker takes the lane over. It reads again from far behind: the lane record says what is done."""
-        self.tasks[lane] = self.log.open(TOY, lane, ticking=True)
-        self.read[lane] = {}
-
-    def drain(self) -> World:
-        """Read on until nothing is left."""
-        moved = [True]
-        while any(moved):
-            moved = [self.batch(lane, topic, 7) for lane in range(self.log.partitions) for topic in Toy.topics]
-        return self
-
-    def states(self) -> dict[str, object]:
-        return {key: kept for task in self.tasks for key, kept in task.states.items()}
-
-    def tallies(self) -> list[tuple[str, Tally]]:
-        kept = [(key, kept.state) for task in self.tasks for key, kept in task.states.items()]
-        return [(key, state) for key, state in kept if isinstance(state, Tally)]
-
-    def written(self, *names: str) -> Counter[bytes]:
-        """Return the records of topics with how often each was written."""
-        return Counter(record.value for name in names for record in self.log.records(name))
-
-
 def calm(told: Sequence[Event | int], partitions: int = 1) -> World:
-    return World(filled(MemoryLog(partitions), told)).drain()
+    return World([TOY], partitions).tell(told).drain()
 
 
 def outcome(world: World) -> tuple[object, ...]:
@@ -121,16 +65,16 @@ def test_crashes_between_any_two_steps_and_any_interleaving_change_nothing(
     taken: list[Step], acted: list[tuple[int, str, int, str]]
 ) -> None:
     told = story([(node, minutes, "79" if code == FAILS_LATER else code) for node, minutes, code in taken])
-    world = World(filled(MemoryLog(3), told))
+    world = World([TOY], 3).tell(told)
     for lane, topic, size, crash in acted:
-        world.batch(lane, topic, size, crash=crash)
+        world.batch(TOY, lane, topic, size, crash=crash)
     assert outcome(world.drain()) == outcome(calm(told, 3))
 
 
 @given(steps, st.lists(st.integers(1, 9), max_size=20))
 @settings(max_examples=100)
 def test_however_the_records_are_cut_into_batches_the_same_comes_out(taken: list[Step], sizes: list[int]) -> None:
-    records = list(filled(MemoryLog(), story(taken)).records(topics.NODE_EVENTS))
+    records = list(World([TOY]).tell(story(taken)).log.records(topics.NODE_EVENTS))
     whole = Task(TOY)
     one = whole.step(records)
     cut = Task(TOY)
@@ -177,24 +121,25 @@ def test_the_number_of_lanes_does_not_change_what_is_said(taken: list[Step]) -> 
 @given(steps)
 @settings(max_examples=60)
 def test_a_lane_that_is_loaded_again_goes_on_as_if_nothing_had_happened(taken: list[Step]) -> None:
-    def run(after: Callable[[MemoryLog, Task], Task]) -> tuple[list[Batch], LaneEnd]:
-        log = filled(MemoryLog(), story(taken))
+    def run(after: Callable[[MemoryLog, Task], Task]) -> tuple[list[Batch], dict[str, Kept], LaneRecord]:
+        log = World([TOY]).tell(story(taken)).log
         task = log.open(TOY, 0, ticking=True)
         batches = []
         for record in list(log.records(topics.NODE_EVENTS)):
             batches.append(task.step([record]))
             log.commit(TOY.name, 0, batches[-1])
             task = after(log, task)
-        return batches, (dict(task.states.items()), task.lane)
+        return batches, dict(task.states.items()), task.lane
 
     assert run(lambda log, _: log.open(TOY, 0, ticking=True)) == run(lambda _, task: task)
 
 
-LaneEnd = tuple[dict[str, object], object]
+def tallies(world: World) -> list[tuple[str, Tally]]:
+    return [(key, kept.state) for key, kept in world.states().items() if isinstance(kept.state, Tally)]
 
 
 def test_the_toy_says_enough_for_these_laws_to_mean_something() -> None:
     world = calm(story([("a", 1, "79"), ("b", 11, "79"), ("a", 0, BOOM), ("a", 1, "79")]))
-    counted = {key: (state.faults, state.held, state.wakes) for key, state in world.tallies()}
+    counted = {key: (state.faults, state.held, state.wakes) for key, state in tallies(world)}
     assert counted == {"a": (2, 2, 2), "b": (1, 1, 1)}
     assert sum(world.written(topics.NODE_STATES).values()) == 6
