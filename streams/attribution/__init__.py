@@ -3,6 +3,7 @@
 from streams.attribution.attribute import Verdict, attribute, described
 from streams.attribution.facts import Earlier, End, Exit, Facts, Said
 from streams.attribution.precision import Precision, load_precision
+from streams.attribution.roots import order_ms
 
 __all__ = [
     "Earlier",
@@ -15,4 +16,5 @@ __all__ = [
     "attribute",
     "described",
     "load_precision",
+    "order_ms",
 ]

@@ -35,15 +35,13 @@ def has_prefix(code: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def own_error(said: Said) -> bool:
-    """Return whether the text surely names an error of the program itself that no device fault explains."""
-    return (
-        said.role == "root" and said.strong and said.cause_class == "user" and has_prefix(said.cause_code, OWN_ERRORS)
-    )
+    """Return whether the text names an error of the program itself that no device fault explains."""
+    return said.role == "root" and said.cause_class == "user" and has_prefix(said.cause_code, OWN_ERRORS)
 
 
 def names_another_cause(said: Said) -> bool:
-    """Return whether the text surely names something else than a fault of a device: its own error, or a service."""
-    return own_error(said) or (said.role == "root" and said.strong and said.cause_class == "platform")
+    """Return whether the text names something else than a fault of a device: its own error, or a service."""
+    return own_error(said) or (said.role == "root" and said.cause_class == "platform")
 
 
 def first_root_exit(facts: Facts) -> Exit | None:
@@ -92,10 +90,16 @@ def _can_be_root(facts: Facts, observation: Observation) -> bool:
     return (
         observation.role == "root"
         and not observation.synthetic
+        and not _ran_to_its_limit(facts)
         and in_window(facts, observation)
         and not cleared_by_progress(facts, observation)
         and not too_late(facts, observation)
     )
+
+
+def _ran_to_its_limit(facts: Facts) -> bool:
+    """Return whether the attempt made progress until its time limit ended it: then no fault did."""
+    return facts.end.outcome == "timed_out" and facts.reports_progress and facts.stalled_ms is None
 
 
 def in_window(facts: Facts, observation: Observation) -> bool:
@@ -121,7 +125,8 @@ def too_late(facts: Facts, observation: Observation) -> bool:
     first_ms = min((e.first_ms for e in facts.exits), default=facts.end.at_ms)
     if one_clock(observation.source, facts.end.source):
         return observation.since_ms > facts.end.at_ms + ONE_CLOCK_MS
-    lag_ms = SKEW_MS if names_another_cause(spoken(facts)) else LAG_MS
+    said = spoken(facts)
+    lag_ms = SKEW_MS if said.strong and names_another_cause(said) else LAG_MS
     return observation.since_ms > first_ms + lag_ms
 
 
@@ -163,12 +168,16 @@ def holds_part(facts: Facts, observation: Observation) -> bool:
 
 
 def node_named(facts: Facts) -> str | None:
-    """Return the held node that the deciding text names, or the only one that was held."""
+    """Return the node that a failure at its start is about: the one held, named, or common to earlier such ends."""
     if len(facts.held) == 1:
         return next(iter(facts.held))
     words = f"{spoken(facts).line} {facts.end.message or ''}"
-    named = [node for node in facts.held if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", words)]
-    return named[0] if len(named) == 1 else None
+    named = {node for node in facts.held if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", words)}
+    if len(named) == 1:
+        return named.pop()
+    alike = [set(e.nodes) for e in facts.earlier if e.cause_code == spoken(facts).cause_code]
+    common = set(facts.held).intersection(*alike) if alike else set()
+    return common.pop() if len(common) == 1 else None
 
 
 def rank_on(facts: Facts, observation: Observation) -> int | None:

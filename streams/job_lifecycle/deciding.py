@@ -13,7 +13,7 @@ from faultlens.codec import stable_id
 from faultlens.events import JobAttributed, Lost, Scope, Status
 from faultlens.internal import NodeAnswer, Observation
 from streams import goodput
-from streams.attribution import Earlier, End, Facts, Precision, Said, Verdict, attribute
+from streams.attribution import Earlier, End, Facts, Precision, Said, Verdict, attribute, order_ms
 from streams.context import Context, Open, What, covers
 from streams.job_lifecycle.record import (
     AMENDED_FOR_MS,
@@ -283,7 +283,7 @@ def _shared(
         incidents=places.of(context.incidents, by_ms),
         maintenance=places.of(context.maintenance, by_ms),
         rollouts=places.of(context.rollouts, by_ms),
-        steps_after={} if ledger is None else {o.id: goodput.steps_after(ledger, o.since_ms) for o in observations},
+        steps_after={} if ledger is None else {o.id: goodput.steps_after(ledger, order_ms(o)) for o in observations},
         reports_progress=ledger is not None and goodput.last_progress_ms(ledger) is not None,
         last_progress_ms=None if ledger is None else goodput.last_progress_ms(ledger),
     )

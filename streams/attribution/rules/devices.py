@@ -12,6 +12,7 @@ from streams.attribution.roots import (
     candidates,
     cleared_by_progress,
     first_root_exit,
+    has_prefix,
     holds_part,
     in_window,
     names_another_cause,
@@ -24,21 +25,33 @@ from streams.attribution.verdict import Finding
 # A fault this severe ends every process on the device; a program's own words in the same seconds are its echo.
 _OVERRULES_WORDS: Final = 80
 _SAME_MOMENT_MS: Final = 60_000
+# Against words that only point somewhere, a fault that ends jobs is believed when the job ended soon after it.
+_OVERRULES_HINTS: Final = 60
+_SOON_MS: Final = 120_000
+_ECHOES: Final = ("app.exception",)
+# What an illegal access can be the echo of: the device's memory, engines and bus, not its links.
+_OF_THE_DEVICE: Final = ("gpu", "host.pcie", "host.memory")
 # Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
 DECISIVE_SEVERITY: Final = 50
 _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
 
 
 def _explains(facts: Facts, fault: Observation) -> bool:
-    """Return whether the fault can stand although a text surely names another cause."""
+    """Return whether the fault can stand although a text names another cause."""
     said = spoken(facts)
+    if any(has_prefix(fault.cause_code, (code,)) or has_prefix(code, (fault.cause_code,)) for code in said.also):
+        return True
+    if said.role == "root" and has_prefix(said.cause_code, ("app.illegal_access",)):
+        return has_prefix(fault.cause_code, _OF_THE_DEVICE)
     if not names_another_cause(said):
         return True
     teller = first_root_exit(facts)
-    if teller is None or fault.severity < _OVERRULES_WORDS:
-        return False
-    before = 0 <= teller.first_ms + COMPETING_MS - fault.since_ms <= _SAME_MOMENT_MS
-    return fault.node == teller.node and before and said.cause_code.startswith("app.exception")
+    first_ms = facts.trouble_ms if teller is None else teller.first_ms
+    ahead_ms = first_ms + COMPETING_MS - fault.since_ms
+    if not said.strong:
+        return fault.severity >= _OVERRULES_HINTS and 0 <= ahead_ms <= _SOON_MS
+    before = 0 <= ahead_ms <= _SAME_MOMENT_MS and fault.severity >= _OVERRULES_WORDS
+    return before and teller is not None and fault.node == teller.node and has_prefix(said.cause_code, _ECHOES)
 
 
 def _decisive(facts: Facts) -> list[Observation]:

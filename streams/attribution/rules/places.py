@@ -8,7 +8,7 @@ from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformIncident
 from faultlens.internal import Observation
 from streams.attribution.facts import Facts
-from streams.attribution.roots import UNCERTAIN, candidates, has_prefix, own_error, spoken
+from streams.attribution.roots import UNCERTAIN, candidates, has_prefix, in_window, own_error, spoken
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
@@ -70,19 +70,23 @@ def _announced(entry: Open[PlatformIncident]) -> EvidenceItem:
 
 
 def power_or_cooling_incident(facts: Facts) -> Finding | None:
-    """Hosts that are lost while the site's power or cooling fails are lost by it, not by themselves."""
-    lost = _lost(facts)
-    said_lost = facts.end.said.cause_code.startswith("host.lost")
-    if not lost and not said_lost:
-        return None
+    """Hosts that are lost, or GPUs too hot, while the site's power or cooling fails, are so by that."""
     for entry in _incidents(facts):
         incident = entry.what
-        if incident.service in ("power", "cooling"):
-            code = _CODE_OF_SERVICE[incident.service]
+        if incident.service not in ("power", "cooling"):
+            continue
+        hit = _lost(facts)
+        if incident.service == "cooling":
+            hit += [o for o in facts.observations if o.cause_code.startswith("gpu.thermal") and in_window(facts, o)]
+        if hit or facts.end.said.cause_code.startswith("host.lost"):
             return Finding(
-                code, "established", f"{incident.service.capitalize()} incident {incident.incident_id} took the host",
-                items=(_announced(entry),), roots=tuple(lost[:4]), advice="retry",
-            )  # fmt: skip
+                _CODE_OF_SERVICE[incident.service],
+                "established",
+                f"{incident.service.capitalize()} incident {incident.incident_id} took what the job held",
+                items=(_announced(entry),),
+                roots=tuple(hit[:4]),
+                advice="retry",
+            )
     return None
 
 
