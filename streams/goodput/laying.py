@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from faultlens.events import Category
-from streams.goodput.legs import KNOWN_BY_SAVE, Leg, View, gaps, length, loss_name
+from streams.goodput.legs import KNOWN_BY_SAVE, Leg, View, first_record_ms, gaps, length, loss_name
 from streams.goodput.model import (
     SILENT_START_MS,
     SLOW_SHARE,
@@ -181,8 +181,4 @@ def interval_of(leg: Leg, view: View) -> float | None:
     if len(leg.marks) > 1:
         before = leg.marks[-2]
         return max(view.free_ms(before.at_ms, last.at_ms), last.took_ms)
-    if last.took_ms <= 0:
-        return None
-    # The first record may tell of many steps, but not of more than there was time for.
-    steps = max(1, last.step - leg.base_step)
-    return max(last.took_ms, min(last.took_ms * steps, last.at_ms - leg.floor_ms))
+    return first_record_ms(leg) if last.took_ms > 0 else None

@@ -237,6 +237,9 @@ def _paces(view: View) -> dict[int, Pace]:
     """Return the pace for each number of GPUs that has samples enough; disturbed gaps are left out."""
     samples: dict[int, list[tuple[float, int]]] = {}
     for leg in view.legs:
+        first = leg.marks[0] if leg.marks and not leg.anchored else None
+        if first is not None and first.took_ms > 0:
+            samples.setdefault(view.gpus_at(first.at_ms), []).append((first.took_ms, first_record_ms(leg)))
         for before, mark in gaps(leg):
             if view.resized(before.at_ms, mark.at_ms) or view.stall(before.at_ms, mark.at_ms) is not None:
                 continue
@@ -246,6 +249,13 @@ def _paces(view: View) -> dict[int, Pace]:
             each = (free_ms / (mark.step - before.step), free_ms)
             samples.setdefault(view.gpus_at(mark.at_ms), []).append(each)
     return {gpus: _pace(gpus, own) for gpus, own in samples.items() if len(own) >= MIN_SAMPLES}
+
+
+def first_record_ms(leg: Leg) -> int:
+    """Return how long the steps of a leg's first record took: perhaps many steps, but not more than time allows."""
+    first = leg.marks[0]
+    steps = max(1, first.step - leg.base_step)
+    return max(first.took_ms, min(first.took_ms * steps, first.at_ms - leg.floor_ms))
 
 
 def _pace(gpus: int, samples: Sequence[tuple[float, int]]) -> Pace:

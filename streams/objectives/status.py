@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from faultlens.budget import attained, budget_remaining, burn_rate
@@ -16,6 +17,10 @@ OF_TIME: Final = frozenset({"node_availability", "gpu_availability", "goodput", 
 ALWAYS_MS: Final = (HOUR_MS, 6 * HOUR_MS, DAY_MS, 3 * DAY_MS)
 
 
+# There are few windows, and each is named in every status.
+_name: Final = lru_cache(maxsize=64)(iso_duration)
+
+
 def burn_windows_ms(objective: Objective) -> tuple[int, ...]:
     """Return the windows over which burn rates are told, shortest first."""
     return tuple(sorted({*ALWAYS_MS, *objective.burn_windows_ms}))
@@ -28,7 +33,7 @@ def status_of(counters: Counters, objective: Objective, now_ms: int) -> SloStatu
     return SloStatus(
         objective=counters.objective,  # type: ignore[arg-type] # checked by who looked it up
         scope=SloScope(counters.cluster, counters.pool, counters.team, counters.workload),
-        window=iso_duration(objective.window_ms),
+        window=_name(objective.window_ms),
         unit=objective.unit,
         good=whole.good / unit,
         total=whole.total / unit,
@@ -55,7 +60,7 @@ def burns(counters: Counters, objective: Objective, now_ms: int) -> dict[str, fl
     for window_ms in windows:
         total, bad = recent.since(window_start_ms(now_ms, window_ms))
         total = max(total, per_hour * window_ms // HOUR_MS)
-        rates[iso_duration(window_ms)] = burn_rate(bad, total, objective.target)
+        rates[_name(window_ms)] = burn_rate(bad, total, objective.target)
     return rates
 
 

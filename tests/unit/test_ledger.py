@@ -294,6 +294,12 @@ def test_the_excess_of_a_slow_step_is_cut_out_of_its_end() -> None:
     assert shape(close(ledger, at(14.5), "succeeded"))[1:] == [("productive", 2, 13), ("slow", 13, 14.5)]
 
 
+def test_five_steps_are_enough_to_tell_the_slow_one() -> None:
+    ledger = stepping(on_started(open_ledger(1, 0, GPUS), 0), range(1, 5), from_min=0)
+    ledger = close(on_progress(ledger, at(5.5), 5, 90.0), at(5.5), "succeeded")
+    assert shape(ledger) == [("productive", 0, 5), ("slow", 5, 5.5)]
+
+
 def test_a_step_within_five_percent_is_not_slow() -> None:
     ledger = on_progress(running(), at(13.04), 11)
     assert minutes(close(ledger, at(13.04), "succeeded")) == {"startup": 2, "productive": pytest.approx(11.04)}
