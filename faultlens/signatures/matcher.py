@@ -19,6 +19,8 @@ OCCURRENCES_KEPT: Final = 4
 # A gang's thousand ranks print the same tail; at most 8 KiB each, so the memory is bounded by 4 MiB.
 TEXTS_REMEMBERED: Final = 512
 
+# Of what matched in a long line so many characters are shown at least.
+_IN_VIEW: Final = 60
 _SENTENCE_END: Final = re.compile(rb"[.!?;](?=\s)")
 _Span = tuple[int, int]
 
@@ -90,7 +92,7 @@ class _Located:
     def line_around(self, start: int) -> str:
         """The line that holds byte `start`, cut so that what matched stays in view."""
         begin = max(self.data.rfind(b"\n", 0, start), self.data.rfind(b"\r", 0, start)) + 1
-        begin = max(begin, start - TEXT_LIMIT // 2)
+        begin = max(begin, start - TEXT_LIMIT + _IN_VIEW)
         line = self.data[begin : min(self.line_end(start), begin + 4 * TEXT_LIMIT)]
         return line.decode("utf-8", "ignore").split("\r", 1)[0].strip()[:TEXT_LIMIT]
 
