@@ -35,6 +35,7 @@ RULES: Final[tuple[Rule, ...]] = (
     outcomes.hang,
     outcomes.time_limit,
     history.different_users_fail_here,
+    outcomes.exited_by_itself,
     texts.symptom_only,
     outcomes.nothing_known,
 )

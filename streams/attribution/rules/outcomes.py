@@ -7,10 +7,15 @@ from typing import Final
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem
 from streams.attribution.facts import Facts
-from streams.attribution.roots import spoken
+from streams.attribution.roots import first_exit, in_window, spoken, too_late
 from streams.attribution.verdict import Finding
 
+_AGAINST: Final = frozenset({"root", "unexpected"})
 _SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+# Signals that the kernel sends a program for what the program did. SIGBUS is not one: host memory and storage raise it.
+_OWN_SIGNALS: Final = frozenset({4, 5, 6, 8, 11, 31})
+# Shells report a command's signal as 128 + its number; beyond stands what exits with -1 and the like.
+_HIGHEST_SIGNAL: Final = 64
 # A job that reported progress within its usual pace until minutes before its limit was healthy.
 _HEALTHY_MS: Final = 10 * MINUTE_MS
 
@@ -40,6 +45,36 @@ def hang(facts: Facts) -> Finding | None:
     return Finding("app.hang", "supported" if facts.suspects else "assumed", summary)
 
 
+def exited_by_itself(facts: Facts) -> Finding | None:
+    """Nothing was printed, no node that was held shows a fault, and the program ended by itself or crashed."""
+    code, signal = _exit_of(facts)
+    if facts.end.outcome != "failed" or facts.end.unreported or not facts.held or facts.stalled_ms is not None:
+        return None
+    if spoken(facts).line not in ("", facts.end.reason) or _fault_seen(facts):
+        return None
+    if signal is not None:
+        name = _SIGNALS.get(signal, f"signal {signal}")
+        return Finding("app.crash", "supported", f"The program crashed ({name})") if signal in _OWN_SIGNALS else None
+    if not code:
+        return None
+    return Finding(
+        "app.exception", "supported", f"The program ended with exit status {code}, and nothing else happened"
+    )
+
+
+def _fault_seen(facts: Facts) -> bool:
+    return any(o.role in _AGAINST and in_window(facts, o) and not too_late(facts, o) for o in facts.observations)
+
+
+def _exit_of(facts: Facts) -> tuple[int | None, int | None]:
+    """Return exit status and signal of the first rank that exited, or of the end; a shell's 128 + n is signal n."""
+    first = first_exit(facts)
+    code, signal = (facts.end.exit_code, facts.end.signal) if first is None else (first.exit_code, first.signal)
+    if signal is None and code is not None and 128 < code <= 128 + _HIGHEST_SIGNAL:
+        signal = code - 128
+    return code, signal or None
+
+
 def time_limit(facts: Facts) -> Finding | None:
     """The time limit ended a job that went on until then; the limit was its user's choice."""
     if facts.end.outcome != "timed_out":
@@ -57,7 +92,7 @@ def nothing_known(facts: Facts) -> Finding | None:
         return Finding("platform.scheduler", "assumed", "Never started, nobody says why")
     if facts.end.unreported:
         return Finding("app.crash", "assumed", "Its reporter fell silent, and nothing says why")
-    signal = facts.end.signal or max(0, (facts.end.exit_code or 0) - 128)
-    name = _SIGNALS.get(signal)
-    how = f"ended by {name}" if name else f"exit status {facts.end.exit_code}"
+    code, signal = _exit_of(facts)
+    name = _SIGNALS.get(signal or 0)
+    how = f"was ended by {name}" if name else f"ended with exit status {code}"
     return Finding("app.crash" if name else "app.exception", "assumed", f"Nothing known but that it {how}")
