@@ -61,16 +61,6 @@ def time_to_exhaustion_ms(burn: float, *, period_ms: int, remaining: float = 1.0
     return remaining * period_ms / burn if burn > 0 else math.inf
 
 
-def detection_time_ms(error_ratio: float, *, target: float, window_ms: int, factor: float) -> float:
-    """Return how long a steady error ratio takes until a window burns at `factor`; infinite if it never does.
-
-    Source: Google SRE workbook, chapter 5: (1 - target) / error ratio x window x factor.
-    """
-    if error_ratio <= 0 or error_ratio * highest_burn(target) < factor:
-        return math.inf
-    return (1 - target) / error_ratio * window_ms * factor
-
-
 def lowest_target_that_fires(factor: float) -> float:
     """Return the target below which even a total outage does not reach `factor`: 14.4 -> 93.06 %, 6 -> 83.3 %."""
     return 1 - 1 / factor

@@ -38,11 +38,6 @@ def bad_time_allowed_ms(period_ms: int, target: float) -> float:
     return budget_allowed(period_ms, target)
 
 
-def time_to_spend_ms(allowed_bad: float, *, rate_per_ms: float, error_ratio: float) -> float:
-    """Return how long an error ratio at a rate of events takes to make `allowed_bad` bad events."""
-    return allowed_bad / (rate_per_ms * error_ratio)
-
-
 def bad_counts_that_warn(total_in_period: float, *, target: float, budget_share: float, floor: int = 2) -> float:
     """Return how many bad events in a window use `budget_share` of the period's budget, but at least `floor`.
 

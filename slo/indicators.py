@@ -42,11 +42,6 @@ def overall_availability(time: ResourceTime) -> float | None:
     return 1 - (time.down + time.planned_down) / time.reported if time.reported > 0 else None
 
 
-def steady_state_availability(mttf_h: float, mttr_h: float) -> float:
-    """Return MTTF / (MTTF + MTTR)."""
-    return mttf_h / (mttf_h + mttr_h)
-
-
 # --- reliability ----------------------------------------------------------------------------------------
 
 

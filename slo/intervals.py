@@ -1,4 +1,4 @@
-"""Half-open intervals of whole milliseconds: clipping, union and overlap of outages."""
+"""Half-open intervals of whole milliseconds: clipping and union of outages."""
 
 from __future__ import annotations
 
@@ -37,19 +37,3 @@ def covered_ms(intervals: Iterable[Interval], window: Interval | None = None) ->
     """Return how much time (of the window) lies in at least one of the intervals."""
     clipped = intervals if window is None else (interval.clipped(window) for interval in intervals)
     return sum(interval.length_ms for interval in union(clipped))
-
-
-def overlap(first: Iterable[Interval], second: Iterable[Interval]) -> list[Interval]:
-    """Return the time that lies in both, as disjoint intervals in order."""
-    left, right = union(first), union(second)
-    both: list[Interval] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        common = left[i].clipped(right[j])
-        if common.length_ms:
-            both.append(common)
-        if left[i].to_ms <= right[j].to_ms:
-            i += 1
-        else:
-            j += 1
-    return both

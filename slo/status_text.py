@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from faultlens.budget import budget_used_in
 from faultlens.clock import iso
-from faultlens.objectives import Objectives, iso_duration
+from faultlens.objectives import Objectives, iso_duration, parse_duration_ms
+from slo.budget import bad_time_allowed_ms
 from slo.measure import OVERHEAD
 from slo.recompute import View
 from slo.status import Standing
@@ -74,6 +76,8 @@ def _details(standing: Standing) -> Iterator[str]:
         return
     digits = digits_for(objective.target)
     yield f"{_amount(standing, counted.good)} good of {_amount(standing, counted.total)} {UNITS[objective.unit]}"
+    allowed = duration(bad_time_allowed_ms(standing.window_ms, objective.target))
+    yield f"the budget is worth {allowed} of total outage in {duration(standing.window_ms)}"
     if counted.by_class:
         parts = [f"{name} {_amount(standing, amount)}" for name, amount in _ranked(counted.by_class)]
         yield f"not good: {', '.join(parts)}"
@@ -82,9 +86,9 @@ def _details(standing: Standing) -> Iterator[str]:
     if counted.bounds is not None and counted.bounds[0] != counted.bounds[1]:
         low, high = (percent(bound, digits=digits) for bound in counted.bounds)
         yield f"between {low} and {high}, if everything assumed moved to either side"
-    burning = [f"{window} {rate:.2f}" for window, rate in _burn(standing.burn) if rate]
+    burning = [_burning(window, rate, standing.window_ms) for window, rate in standing.burn.items() if rate]
     if burning:
-        yield f"burn rate (1 uses the budget up in {duration(standing.window_ms)}): {', '.join(burning)}"
+        yield f"burn rate, and what it used of the budget: {', '.join(burning)}"
     if standing.firing:
         yield f"warns: {listed(list(standing.firing))}"
     if measure is None:
@@ -102,8 +106,10 @@ def _ranked(by_class: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(by_class.items(), key=lambda item: (item[0] == OVERHEAD, -item[1], item[0]))
 
 
-def _burn(burn: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [(window.removeprefix("PT").removeprefix("P").lower(), rate) for window, rate in burn.items()]
+def _burning(window: str, rate: float, period_ms: int) -> str:
+    window_ms = parse_duration_ms(window)
+    used = budget_used_in(rate, period_ms=period_ms, window_ms=window_ms)
+    return f"{duration(window_ms)} {rate:.2f} ({percent(used)})"
 
 
 def as_plain(found: Sequence[Standing], view: View, scope: str) -> dict[str, Any]:

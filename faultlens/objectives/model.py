@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from faultlens.budget import burn_factor, highest_burn
+from faultlens.budget import burn_factor, highest_burn, lowest_target_that_fires
 
 Unit: TypeAlias = Literal["node_seconds", "gpu_seconds", "attempts", "jobs"]
 Severity: TypeAlias = Literal["page", "ticket"]
@@ -45,7 +45,7 @@ class NeverFires:
     def __str__(self) -> str:
         return (
             f"{self.objective}: tier {self.tier} is left out: it needs a burn rate of {self.factor:.4g}, and a total "
-            f"outage burns only {self.highest_burn:.4g}"
+            f"outage burns only {self.highest_burn:.4g} (a target of {lowest_target_that_fires(self.factor):.2%} could)"
         )
 
 

@@ -1,6 +1,6 @@
--- What the attempt's GPU time went into.
-SELECT category, sum(gpu_ms) AS gpu_ms, sum(wall_ms) AS wall_ms
+-- What the GPU time of each of a job's attempts went into, and to whom it is charged.
+SELECT attempt, category, class, sum(gpu_ms) AS gpu_ms, sum(wall_ms) AS wall_ms
 FROM gpu_time_latest
-WHERE job_id = {job:String} AND attempt = {attempt:UInt32}
-GROUP BY category
-ORDER BY gpu_ms DESC, category
+WHERE job_id = {job:String}
+GROUP BY attempt, category, class
+ORDER BY attempt, gpu_ms DESC, category, class

@@ -10,7 +10,7 @@ from faultlens.budget import attained, budget_allowed, budget_remaining
 from faultlens.causes import title_of
 from faultlens.clock import DAY_MS, SECOND_MS
 from faultlens.objectives import Objective, Objectives
-from slo.intervals import Interval, union
+from slo.intervals import Interval, covered_ms, union
 from slo.measure import OVERHEAD, Measure, Row
 from slo.recompute import Rows
 from slo.report.data import (
@@ -197,7 +197,7 @@ def _node(node: str, row: Row | None, out: list[Interval], faults: int) -> NodeL
         failures=row["failures"] if row else 0,
         devices={str(index): count for index, count in devices.most_common()},
         gpu_ms=row["gpu_ms"] if row else 0,
-        down_ms=sum(interval.length_ms for interval in out),
+        down_ms=covered_ms(out),
         faults=faults,
         causes=tuple(row["causes"][:CAUSES_OF_A_NODE]) if row else (),
     )

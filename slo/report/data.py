@@ -228,7 +228,6 @@ class ReportData:
     intake: Intake
     fleet: Mapping[str, int]
     catalogs: tuple[str, ...] = ()
-    differences: tuple[str, ...] = ()
     never_fire: tuple[str, ...] = ()
     nodes_left_out: int = 0
 

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from faultlens.causes import CAUSE_CLASSES
-from slo.report import figures, view
+from slo.report import figures, notes, view
 from slo.report.data import OVERHEAD, ObjectiveLine, ReportData
 from slo.report.summary import summary
 from slo.wording import duration, minute, target_percent
@@ -38,7 +38,7 @@ def render_html(data: ReportData) -> str:
         tiles=[_tile(line) for line in data.objectives],
         objectives=view.objectives_table(data),
         bad=view.bad_table(data),
-        seconds=view.second_numbers(data),
+        seconds=notes.second_numbers(data),
         by_cause=figures.failures_by_cause(data),
         per_day=figures.failures_per_day(data),
         class_legend=CLASS_LEGEND,
@@ -50,9 +50,11 @@ def render_html(data: ReportData) -> str:
         causes=view.causes_table(data),
         nodes=view.nodes_table(data),
         comparison=view.comparison_table(data),
-        reliability=list(view.reliability_lines(data)),
+        reliability=list(notes.reliability_lines(data)),
+        outlook=list(notes.outlook_lines(data)),
+        outlook_gpus=f"{notes.OUTLOOK_GPUS:,}",
         quality=view.quality_table(data),
-        blindness=view.blindness(data),
+        blindness=notes.blindness(data),
     )
     # A figure and its unit stay on one line.
     return page.replace(" %", "\N{NO-BREAK SPACE}%")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from slo.report import view
+from slo.report import notes, view
 from slo.report.data import ReportData
 from slo.report.html import scope_words
 from slo.report.summary import CATEGORY_WORDS, summary
@@ -29,7 +29,7 @@ def render_markdown(data: ReportData) -> str:
 def _sections(data: ReportData) -> Iterator[str]:
     yield from _table(view.objectives_table(data), "Objectives and their budgets")
     yield from _table(view.bad_table(data), "What was not good, by whom it is charged to")
-    yield from (f"- {_plain(sentence)}" for sentence in view.second_numbers(data))
+    yield from (f"- {_plain(sentence)}" for sentence in notes.second_numbers(data))
     yield ""
     if data.causes:
         yield from _table(view.causes_table(data), "Failures by cause, and what they cost")
@@ -42,7 +42,7 @@ def _sections(data: ReportData) -> Iterator[str]:
     ):
         if table is not None:
             yield from _table(table, title)
-    yield from (f"- {_plain(sentence)}" for sentence in view.blindness(data))
+    yield from (f"- {_plain(sentence)}" for sentence in notes.blindness(data))
     yield ""
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from faultlens.causes import CAUSE_CLASSES
-from faultlens.clock import DAY_MS, HOUR_MS
-from slo.indicators import failure_rate, mean_time_between_h
-from slo.report.data import BASES, OVERHEAD, CauseLine, NodeLine, ObjectiveLine, Quality, ReportData
+from faultlens.clock import HOUR_MS
+from slo.report.data import BASES, OVERHEAD, CauseLine, NodeLine, ObjectiveLine, ReportData
 from slo.report.figures import ranked_causes
 from slo.wording import (
     NOTHING,
     digits_for,
     duration,
-    listed,
-    many,
     of_tenths,
     percent,
     points,
@@ -139,15 +136,6 @@ def _bounds(line: ObjectiveLine) -> str:
     return f"{percent(line.low, digits=digits)} {NOTHING} {percent(line.high, digits=digits)}"
 
 
-def second_numbers(data: ReportData) -> list[str]:
-    """The second number of objectives that have two, each as a sentence."""
-    return [
-        f"{line.title}, {what}: {percent(value, digits=digits_for(line.target))}."
-        for line in data.objectives
-        for what, value in line.also
-    ]
-
-
 def causes_table(data: ReportData) -> Table:
     """Causes with failures and cost, the rest in one row, overhead last; GPU-hours add up to the sum that is shown."""
     causes = ranked_causes(data)
@@ -248,50 +236,3 @@ def quality_table(data: ReportData) -> Table | None:
     foot = ("all", f"{quality.count():,}", *(f"{quality.count(basis=basis):,}" for basis in BASES), "", "")
     heads = ("Charged to", "Failures", "Established", "Supported", "Assumed", "At least", "At most")
     return Table("What the verdicts rest on", heads, rows, frozenset(range(1, 7)), foot)
-
-
-def reliability_lines(data: ReportData) -> Iterator[tuple[str, str]]:
-    """How often hardware and driver ended jobs, per node-day and GPU-hour, and how long nodes stayed out."""
-    known = data.reliability
-    rate = failure_rate(known.failures, known.node_ms / DAY_MS)
-    yield "Failures by hardware or driver", f"{known.failures:,}"
-    yield "per 1,000 node-days", NOTHING if rate is None else f"{rate * 1000:,.2f}"
-    between = mean_time_between_h(known.gpu_ms / HOUR_MS, known.failures)
-    yield "GPU-hours between them", NOTHING if between is None else f"{between:,.0f}"
-    repairs = sorted(known.repairs_ms)
-    if repairs:
-        middle, late = repairs[len(repairs) // 2], repairs[min(len(repairs) - 1, len(repairs) * 9 // 10)]
-        yield "Unplanned outages of nodes", f"{len(repairs):,}"
-        yield "median until back", duration(middle)
-        yield "nine of ten back within", duration(late)
-
-
-def _changes(quality: Quality) -> str:
-    counts = {
-        "changed after they were final": quality.amended,
-        "withdrawn": quality.withdrawn,
-        "not final yet": quality.provisional,
-    }
-    told = [f"{count:,} {what}" for what, count in counts.items() if count]
-    return (
-        f"Verdicts: {listed(told)}."
-        if told
-        else "Every verdict is final, and none was changed or withdrawn after it was."
-    )
-
-
-def blindness(data: ReportData) -> list[str]:
-    """What faultlens could not read, or sees two ways: each a sentence."""
-    letters = data.intake.dead_letters
-    said = []
-    if letters:
-        parts = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in letters.items()]
-        said.append(f"{many(sum(letters.values()), 'record')} could not be processed: {listed(parts)}.")
-    else:
-        said.append("Every record that arrived could be processed.")
-    coverage = next((line for line in data.objectives if line.name == "coverage"), None)
-    if coverage is not None and coverage.shown is not None:
-        late = percent(1 - coverage.shown, digits=3)
-        said.append(f"Nodes reported late, or not at all, for {late} of their time.")
-    said.append(_changes(data.quality))
-    return [*said, *data.differences, *(f"{words}." for words in data.never_fire)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from faultlens.clock import DAY_MS, MINUTE_MS
 from faultlens.errors import FaultlensError
+from slo.indicators import effective_time_ratio
 from slo.queries import Reader, ask
 from slo.why import timeline
 from slo.why.story import AttemptLine, EvidenceLine, Judgement, Moment, Story, judgement
@@ -68,7 +70,8 @@ def _told(reader: Reader, job: Row, attempt: Row, attempts: Sequence[Row], verdi
     revisions = tuple(judgement(row) for row in mine if row["loss"] == 0)
     verdict = next((judgement(row) for row in mine if row["loss"] == 0 and row["in_force"]), None)
     moments, left_out = timeline.timeline(_moments(reader, job, attempt, verdict, revisions))
-    time = ask(reader, "why_time", _of(job, attempt))
+    time = ask(reader, "why_time", {"job": job["job_id"]})
+    mine_time = [row for row in time if row["attempt"] == attempt["attempt"]]
     return Story(
         job_id=job["job_id"],
         attempt=attempt["attempt"],
@@ -80,7 +83,8 @@ def _told(reader: Reader, job: Row, attempt: Row, attempts: Sequence[Row], verdi
         timeline=moments,
         moments_left_out=left_out,
         evidence=_evidence(reader, job, attempt, verdict),
-        spent_ms={row["category"]: row["gpu_ms"] or row["wall_ms"] for row in time},
+        spent_ms=_spent(mine_time),
+        effective=_effective(time),
         attempts=tuple(_attempt_line(row, verdicts) for row in attempts),
         revisions=revisions,
     )
@@ -133,3 +137,20 @@ def _attempt_line(row: Row, verdicts: Sequence[Row]) -> AttemptLine:
         code=said["code"] if said else "",
         node=said["node"] if said else "",
     )
+
+
+def _spent(rows: Sequence[Row]) -> dict[str, int]:
+    spent: Counter[str] = Counter()
+    for row in rows:
+        spent[row["category"]] += row["gpu_ms"] or row["wall_ms"]
+    return dict(spent.most_common())
+
+
+def _effective(rows: Sequence[Row]) -> float | None:
+    """Return the effective training time ratio of the whole job; what its own failures lost does not count."""
+    wall: Counter[str] = Counter()
+    for row in rows:
+        if row["class"] != "user":
+            wall[row["category"]] += row["wall_ms"]
+    productive, queued = wall["productive"], wall["queued"]
+    return effective_time_ratio(productive, wall.total() - productive - queued, queued)

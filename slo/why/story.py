@@ -73,6 +73,7 @@ class Story:
     """All that is told of an attempt. `verdict` is the one in force; None: nothing failed, or it was withdrawn.
 
     `spent_ms` is what its time went into by category, in GPU-milliseconds; `queued` in plain ones.
+    `effective` is the effective training time ratio of the whole job.
     """
 
     job_id: str
@@ -86,6 +87,7 @@ class Story:
     moments_left_out: int
     evidence: tuple[EvidenceLine, ...]
     spent_ms: Mapping[str, int]
+    effective: float | None
     attempts: tuple[AttemptLine, ...]
     revisions: tuple[Judgement, ...] = field(default=())
 

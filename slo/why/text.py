@@ -160,9 +160,11 @@ def _cost(story: Story) -> Iterator[str]:
         yield "  no work was lost, only the time that it held"
     if spent:
         parts = [f"{CATEGORY_WORDS.get(n, n).lower()} {whole_hours(a)}" for n, a in spent.items()]
-        yield from _indented(
-            "  ", f"of the {whole_hours(sum(spent.values()))} GPU-hours that it held: {', '.join(parts)}"
-        )
+        held = whole_hours(sum(spent.values()))
+        yield from _indented("  ", f"of the {held} GPU-hours that it held: {', '.join(parts)}")
+    if story.effective is not None and len(story.attempts) > 1:
+        made = percent(story.effective)
+        yield f"  all its attempts together made progress {made} of the time (its own failures left out)"
 
 
 def _losses(story: Story) -> Iterator[str]:

@@ -19,7 +19,6 @@ from slo.indicators import (
     mean_time_between_h,
     mttf_h,
     overall_availability,
-    steady_state_availability,
     success_bounds,
     success_ratio,
     unplanned_availability,
@@ -66,10 +65,6 @@ def test_overall_availability_is_never_above_the_unplanned_one(up: int, down: in
     unplanned, overall = unplanned_availability(time), overall_availability(time)
     if unplanned is not None and overall is not None:
         assert -1e-12 <= overall <= unplanned + 1e-12 <= 1 + 2e-12
-
-
-def test_steady_state_availability_is_the_share_of_time_between_repairs() -> None:
-    assert steady_state_availability(994, 6) == 0.994
 
 
 def test_a_job_of_16384_gpus_fails_every_1_80_hours_at_the_rate_of_rsc_1() -> None:

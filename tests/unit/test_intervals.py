@@ -1,11 +1,11 @@
-"""Union and overlap of outages, against counting millisecond by millisecond."""
+"""Union of outages, against counting millisecond by millisecond."""
 
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo.intervals import Interval, covered_ms, overlap, union
+from slo.intervals import Interval, covered_ms, union
 
 SMALL = st.builds(Interval, st.integers(0, 40), st.integers(0, 40))
 LISTS = st.lists(SMALL, max_size=12)
@@ -30,10 +30,3 @@ def test_the_union_covers_each_millisecond_once(intervals: list[Interval]) -> No
     assert milliseconds(joined) == milliseconds(intervals)
     assert covered_ms(intervals) == len(milliseconds(intervals))
     assert all(a.to_ms < b.from_ms for a, b in pairwise(joined))
-
-
-@given(LISTS, LISTS)
-def test_the_overlap_is_the_time_in_both(first: list[Interval], second: list[Interval]) -> None:
-    both = overlap(first, second)
-    assert milliseconds(both) == milliseconds(first) & milliseconds(second)
-    assert both == union(both)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from faultlens.causes import class_of, title_of
 from faultlens.clock import DAY_MS, HOUR_MS, parse_moment
 from faultlens.objectives import load_objectives
-from slo.report import figures, view
+from slo.report import figures, notes, view
 from slo.report.charts import whole_ticks
 from slo.report.data import (
     CauseLine,
@@ -305,6 +305,18 @@ def test_bounds_move_every_assumed_verdict_away_from_a_class_and_to_it() -> None
     assert quality.bounds("hardware") == (3, 6)
     assert quality.bounds("user") == (2, 5)
     assert quality.bounds("driver") == (0, 3)
+
+
+def test_a_failure_rate_is_told_as_what_it_means_for_a_large_job() -> None:
+    """Three failures in 1,024 GPU-days: a job on 1,024 GPUs would be ended three times a day."""
+    report = replace(a_report(), reliability=Reliability(3, 128 * DAY_MS, 1_024 * DAY_MS))
+    assert dict(notes.outlook_lines(report)) == {
+        "it would be ended every": "8 h",
+        "effective training time, hourly checkpoints": "92.7 %",
+        "best interval, if one takes a minute": "31 min",
+        "effective training time with that": "95.7 %",
+    }
+    assert list(notes.outlook_lines(quiet_report())) == []
 
 
 def test_json_holds_the_exact_milliseconds_and_the_same_words() -> None:

@@ -63,7 +63,8 @@ def test_the_table_names_what_is_missed_and_the_details_whom_it_is_charged_to() 
     assert "990 good of 1,000 attempts" in text
     assert "not good: hardware 10" in text
     assert "between 98.00 % and 99.50 %, if everything assumed moved to either side" in text
-    assert "burn rate (1 uses the budget up in 28 d): 1h 14.00, 5m 14.00" in text
+    assert "burn rate, and what it used of the budget: 1 h 14.00 (2.1 %), 5 min 14.00 (0.2 %)" in text
+    assert "the budget is worth 3 h 21 min of total outage in 28 d" in text
     assert "warns: page_fast" in text
     assert "goodput: tier page_fast is left out" in text
 

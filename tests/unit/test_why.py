@@ -72,6 +72,7 @@ def a_story() -> Story:
             for n in range(9)
         ),
         spent_ms={"productive": 7_200_000, "lost_work": 3_600_000, "queued": 60_000},
+        effective=0.613,
         attempts=(
             AttemptLine(2, "failed", END_MS - DAY_MS, ("node-0001",), "user", "app.oom.gpu"),
             AttemptLine(3, "failed", END_MS, ("node-0042",), "hardware", "gpu.memory.uncorrectable", "node-0042"),
@@ -105,6 +106,7 @@ def test_the_story_says_what_it_cost_and_what_became_of_the_other_attempts() -> 
     text = as_text(a_story())
     assert "lost since the last good checkpoint: 256.0 GPU-hours (15 min of work)" in text
     assert "of the 3.0 GPU-hours that it held: work that was kept 2.0, work lost to restarts 1.0" in text
+    assert "all its attempts together made progress 61.3 % of the time" in text
     assert "    2  failed        2026-11-22 04:12 UTC  user, app.oom.gpu" in text
     assert "hardware, gpu.memory.uncorrectable on node-0042 <- this one" in text
 

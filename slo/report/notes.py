@@ -1,0 +1,96 @@
+"""What a report says beside its tables and charts: second numbers, reliability, an outlook, and what is not known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from slo.indicators import (
+    TrainingPlan,
+    best_checkpoint_interval_min,
+    expected_effective_time_ratio,
+    failure_rate,
+    mean_time_between_h,
+    mttf_h,
+)
+from slo.report.data import Quality, ReportData
+from slo.wording import NOTHING, digits_for, duration, listed, many, percent
+
+# The large job of the outlook: what a failure and a checkpoint cost it, in minutes.
+OUTLOOK_GPUS: Final = 1_024
+RESTART_MIN: Final = 5.0
+HOURLY_MIN: Final = 60.0
+WRITE_MIN: Final = 1.0
+
+
+def second_numbers(data: ReportData) -> list[str]:
+    """The second number of objectives that have two, each as a sentence."""
+    return [
+        f"{line.title}, {what}: {percent(value, digits=digits_for(line.target))}."
+        for line in data.objectives
+        for what, value in line.also
+    ]
+
+
+def reliability_lines(data: ReportData) -> Iterator[tuple[str, str]]:
+    """How often hardware and driver ended jobs, per node-day and GPU-hour, and how long nodes stayed out."""
+    known = data.reliability
+    rate = failure_rate(known.failures, known.node_ms / DAY_MS)
+    yield "Failures by hardware or driver", f"{known.failures:,}"
+    yield "per 1,000 node-days", NOTHING if rate is None else f"{rate * 1000:,.2f}"
+    between = mean_time_between_h(known.gpu_ms / HOUR_MS, known.failures)
+    yield "GPU-hours between them", NOTHING if between is None else f"{between:,.0f}"
+    repairs = sorted(known.repairs_ms)
+    if repairs:
+        middle, late = repairs[len(repairs) // 2], repairs[min(len(repairs) - 1, len(repairs) * 9 // 10)]
+        yield "Unplanned outages of nodes", f"{len(repairs):,}"
+        yield "median until back", duration(middle)
+        yield "nine of ten back within", duration(late)
+
+
+def outlook_lines(data: ReportData) -> Iterator[tuple[str, str]]:
+    """What this period's failure rate would mean for a large job; nothing where hardware and drivers ended none."""
+    known = data.reliability
+    rate = failure_rate(known.failures, known.gpu_ms / DAY_MS)
+    if not rate:
+        return
+    plan = TrainingPlan(OUTLOOK_GPUS, rate, RESTART_MIN, HOURLY_MIN)
+    best_min = best_checkpoint_interval_min(WRITE_MIN, nodes=OUTLOOK_GPUS, failures_per_node_day=rate)
+    best = TrainingPlan(OUTLOOK_GPUS, rate, RESTART_MIN, best_min)
+    yield "it would be ended every", duration(mttf_h(OUTLOOK_GPUS, rate) * HOUR_MS)
+    yield "effective training time, hourly checkpoints", percent(expected_effective_time_ratio(plan))
+    yield "best interval, if one takes a minute", duration(math.ceil(best_min) * MINUTE_MS)
+    yield "effective training time with that", percent(expected_effective_time_ratio(best))
+
+
+def _changes(quality: Quality) -> str:
+    counts = {
+        "changed after they were final": quality.amended,
+        "withdrawn": quality.withdrawn,
+        "not final yet": quality.provisional,
+    }
+    told = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return (
+        f"Verdicts: {listed(told)}."
+        if told
+        else "Every verdict is final, and none was changed or withdrawn after it was."
+    )
+
+
+def blindness(data: ReportData) -> list[str]:
+    """What faultlens could not read, or sees two ways: each a sentence."""
+    letters = data.intake.dead_letters
+    said = []
+    if letters:
+        parts = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in letters.items()]
+        said.append(f"{many(sum(letters.values()), 'record')} could not be processed: {listed(parts)}.")
+    else:
+        said.append("Every record that arrived could be processed.")
+    coverage = next((line for line in data.objectives if line.name == "coverage"), None)
+    if coverage is not None and coverage.shown is not None:
+        late = percent(1 - coverage.shown, digits=3)
+        said.append(f"Nodes reported late, or not at all, for {late} of their time.")
+    said.append(_changes(data.quality))
+    return [*said, *(f"{words}." for words in data.never_fire)]
