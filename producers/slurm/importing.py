@@ -67,7 +67,7 @@ def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) ->
     """
     times = TimeReader(zone or UTC)
     accounting = read_accounting(export.sacct, times)
-    outages = read_outages(export.events, times) if export.events is not None else None
+    outages = read_outages(export.events, times, clusters=accounting.clusters) if export.events is not None else None
     known = read_known_jobs(export.jobs, times) if export.jobs is not None else None
     limits = read_limits(export.config) if export.config is not None else Limits()
     nodes = read_nodes(export.nodes, times) if export.nodes is not None else {}
@@ -141,6 +141,11 @@ def _warnings(read: _Read, *, assumed: bool) -> Iterator[str]:
         yield f"{times.twice} times lie in the hour that the clock was set back: taken for the first of the two"
     if len(accounting.clusters) > 1:
         yield f"records of {len(accounting.clusters)} clusters ({', '.join(sorted(accounting.clusters))}): export one"
+    if read.outages is not None and len(read.outages.clusters) > 1:
+        yield (
+            f"node events of {len(read.outages.clusters)} clusters ({', '.join(sorted(read.outages.clusters))}) and no"
+            " column Cluster in the jobs: nodes of one name are taken for one"
+        )
     if read.outages is None:
         yield "no node events (sacctmgr show event): what nodes did to jobs cannot be seen"
     if not accounting.has_steps:

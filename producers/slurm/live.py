@@ -65,11 +65,11 @@ def ask_slurm(since: str, *, deadline_s: float = DEADLINE_S) -> Export:
         "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User",
     ]  # fmt: skip
     return Export(
-        sacct=_run(sacct, deadline_s).splitlines(),
-        events=_run(events, deadline_s).splitlines(),
-        jobs=_run(["scontrol", "--details", "--all", "show", "job"], deadline_s).splitlines(),
-        config=_run(["scontrol", "show", "config"], deadline_s).splitlines(),
-        nodes=_run(["scontrol", "--all", "show", "nodes"], deadline_s).splitlines(),
+        sacct=_run(sacct, deadline_s).split("\n"),
+        events=_run(events, deadline_s).split("\n"),
+        jobs=_run(["scontrol", "--details", "--all", "show", "job"], deadline_s).split("\n"),
+        config=_run(["scontrol", "show", "config"], deadline_s).split("\n"),
+        nodes=_run(["scontrol", "--all", "show", "nodes"], deadline_s).split("\n"),
     )
 
 

@@ -101,7 +101,7 @@ def _fault_of(outage: Outage, stretch: Stretch, around: Surroundings) -> _Fault 
     """Return what the stretch says is wrong with the node; None when somebody only took it out."""
     if stretch.code in _NO_FAULT:
         return None
-    earlier = [one for one in outage.stretches if one.start_ms < stretch.start_ms]
+    earlier = outage.stretches[: outage.stretches.index(stretch)]
     if stretch.code == "unexpected_reboot" and any(one.code in _RESTART_EXPECTED for one in earlier):
         return None
     if any(one.code == stretch.code for one in earlier):

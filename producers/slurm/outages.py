@@ -68,22 +68,35 @@ class Outage(NamedTuple):
 
 
 class Outages(NamedTuple):
-    """The outages of a cluster, in the order of their start, and the lines that could not be read."""
+    """The outages of a cluster, in the order of their start, and the lines that could not be read.
+
+    `clusters` are those whose events were read, in Slurm's own names.
+    """
 
     outages: list[Outage]
     bad: list[BadLine]
     repaired: int
+    clusters: frozenset[str] = frozenset()
 
 
 def read_outages(
-    lines: Iterable[str], times: TimeReader, *, reasons: ReasonFile | None = None, what: str = "sacctmgr show event"
+    lines: Iterable[str],
+    times: TimeReader,
+    *,
+    clusters: frozenset[str] = frozenset(),
+    reasons: ReasonFile | None = None,
+    what: str = "sacctmgr show event",
 ) -> Outages:
-    """Return the outages. Raises `TableError`."""
+    """Return the outages of these clusters, of all without any: one database may serve several. Raises `TableError`."""
     table = read_table(lines, needed=NEEDED, wanted=WANTED, what=what)
     meanings = reasons or load_reasons()
+    told = frozenset(row.cells["cluster"] for row in table.rows if row.cells.get("cluster"))
+    wanted = told & clusters or told
     found: list[Stretch] = []
     bad = list(table.bad)
     for row in table.rows:
+        if wanted and row.cells.get("cluster", "") not in wanted:
+            continue
         try:
             stretch = _stretch(row, times, meanings)
         except ValueError as error:
@@ -91,7 +104,7 @@ def read_outages(
             continue
         if stretch is not None:
             found.append(stretch)
-    return Outages(_joined(found), bad, table.repaired)
+    return Outages(_joined(found), bad, table.repaired, wanted)
 
 
 def _stretch(row: Row, times: TimeReader, reasons: ReasonFile) -> Stretch | None:

@@ -3,7 +3,9 @@
 import pytest
 
 from faultlens.events import NodeActed
-from tests.unit.slurm_exports import NODE, T0, faults, imported, outage, run, step
+from producers.slurm.importing import Export, import_slurm
+from producers.slurm.job_events import Names
+from tests.unit.slurm_exports import EVENTS_HEADER, NODE, T0, faults, imported, outage, run, step
 
 
 def test_a_node_that_restarted_was_lost_and_one_that_only_fell_silent_was_not() -> None:
@@ -155,3 +157,12 @@ def test_nodes_that_save_power_and_rows_of_the_whole_cluster_tell_nothing() -> N
         outage("cloud1", (9, 10), "IDLE#", "Powered up"),
     ]
     assert imported([], outages).events == []
+
+
+def test_nodes_of_another_cluster_in_the_same_database_are_others() -> None:
+    rows = [EVENTS_HEADER, *(f"{name}|node1|{T0 + 50}|{T0 + 60}|DOWN|Node unexpectedly rebooted|" for name in "ab")]
+    jobs = ["JobID|Cluster|State|Start|End", f"7|a|NODE_FAIL|{T0}|{T0 + 50}"]
+    for sacct, warned in ((jobs, False), ([line.replace("|a", "").replace("|Cluster", "") for line in jobs], True)):
+        result = import_slurm(Export(sacct, rows), Names("c1"))
+        assert any("node events of 2 clusters (a, b)" in said for said in result.warnings) is warned
+        assert len(faults(result)) == 1
