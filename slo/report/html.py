@@ -52,7 +52,7 @@ def render_html(data: ReportData) -> str:
         comparison=view.comparison_table(data),
         reliability=list(notes.reliability_lines(data)),
         outlook=list(notes.outlook_lines(data)),
-        outlook_gpus=f"{notes.OUTLOOK_GPUS:,}",
+        outlook_gpus=f"{notes.outlook_gpus(data):,}",
         quality=view.quality_table(data),
         blindness=notes.blindness(data),
     )

@@ -50,19 +50,30 @@ def reliability_lines(data: ReportData) -> Iterator[tuple[str, str]]:
         yield "nine of ten back within", duration(late)
 
 
+def outlook_gpus(data: ReportData) -> int:
+    """The size of the job that the outlook is for: large, but no larger than the fleet where that is known."""
+    length_ms = data.period.to_ms - data.period.from_ms
+    fleet = round(sum(data.fleet.values()) / length_ms) if length_ms else 0
+    return min(OUTLOOK_GPUS, fleet) or OUTLOOK_GPUS
+
+
 def outlook_lines(data: ReportData) -> Iterator[tuple[str, str]]:
     """What this period's failure rate would mean for a large job; nothing where hardware and drivers ended none."""
-    known = data.reliability
+    known, gpus = data.reliability, outlook_gpus(data)
     rate = failure_rate(known.failures, known.gpu_ms / DAY_MS)
     if not rate:
         return
-    plan = TrainingPlan(OUTLOOK_GPUS, rate, RESTART_MIN, HOURLY_MIN)
-    best_min = best_checkpoint_interval_min(WRITE_MIN, nodes=OUTLOOK_GPUS, failures_per_node_day=rate)
-    best = TrainingPlan(OUTLOOK_GPUS, rate, RESTART_MIN, best_min)
-    yield "it would be ended every", duration(mttf_h(OUTLOOK_GPUS, rate) * HOUR_MS)
-    yield "effective training time, hourly checkpoints", percent(expected_effective_time_ratio(plan))
+    best_min = best_checkpoint_interval_min(WRITE_MIN, nodes=gpus, failures_per_node_day=rate)
+    yield "it would be ended every", duration(mttf_h(gpus, rate) * HOUR_MS)
+    yield "effective training time, hourly checkpoints", _expected(TrainingPlan(gpus, rate, RESTART_MIN, HOURLY_MIN))
     yield "best interval, if one takes a minute", duration(math.ceil(best_min) * MINUTE_MS)
-    yield "effective training time with that", percent(expected_effective_time_ratio(best))
+    yield "effective training time with that", _expected(TrainingPlan(gpus, rate, RESTART_MIN, best_min))
+
+
+def _expected(plan: TrainingPlan) -> str:
+    """The formula holds while failures cost less than they leave; beyond that there is nothing to say."""
+    ratio = expected_effective_time_ratio(plan)
+    return percent(ratio) if ratio >= 0.5 else "less than half"
 
 
 def _changes(quality: Quality) -> str:

@@ -206,7 +206,7 @@ def comparison_table(data: ReportData) -> Table | None:
     change = points(here - there) if here is not None and there is not None else NOTHING
     rows.append(("Goodput", percent(here), percent(there), change))
     heads = ("Figure", "This period", "Before", "Change")
-    return Table("Compared with the period before", heads, rows, frozenset({1, 2, 3}))
+    return Table("Figures of this period and of the one before it", heads, rows, frozenset({1, 2, 3}))
 
 
 def _counted(name: str, now: int, then: int) -> tuple[str, ...]:

@@ -309,7 +309,7 @@ def test_bounds_move_every_assumed_verdict_away_from_a_class_and_to_it() -> None
 
 def test_a_failure_rate_is_told_as_what_it_means_for_a_large_job() -> None:
     """Three failures in 1,024 GPU-days: a job on 1,024 GPUs would be ended three times a day."""
-    report = replace(a_report(), reliability=Reliability(3, 128 * DAY_MS, 1_024 * DAY_MS))
+    report = replace(a_report(), reliability=Reliability(3, 128 * DAY_MS, 1_024 * DAY_MS), fleet={})
     assert dict(notes.outlook_lines(report)) == {
         "it would be ended every": "8 h",
         "effective training time, hourly checkpoints": "92.7 %",
@@ -317,6 +317,12 @@ def test_a_failure_rate_is_told_as_what_it_means_for_a_large_job() -> None:
         "effective training time with that": "95.7 %",
     }
     assert list(notes.outlook_lines(quiet_report())) == []
+
+
+def test_the_outlook_is_for_no_larger_job_than_the_fleet_could_hold_and_says_when_the_formula_ends() -> None:
+    report = replace(a_report(), fleet={"idle_healthy": 200 * 7 * DAY_MS}, reliability=Reliability(90, 1, 200 * DAY_MS))
+    assert notes.outlook_gpus(report) == 200
+    assert dict(notes.outlook_lines(report))["effective training time, hourly checkpoints"] == "less than half"
 
 
 def test_json_holds_the_exact_milliseconds_and_the_same_words() -> None:
