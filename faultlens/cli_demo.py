@@ -18,6 +18,7 @@ from rich.text import Text
 from faultlens.errors import UsageError, WorldError
 from faultlens.objectives import load_objectives
 from faultlens.store import open_store
+from producers.simulation.tables import load_happenings, load_mix
 from slo.intervals import Interval
 from slo.recompute import extent
 from slo.report.collect import collect, view_of
@@ -120,8 +121,10 @@ def most_instructive(verdicts: list[Verdict]) -> Verdict | None:
 def _watch(show: _Show, fleet: Fleet, out: Path, report: Path) -> None:
     """Simulate a fleet, attribute its failures, hold the verdicts against the truth, and write the week's report."""
     store = str(out / "store")
+    often = load_mix("default", load_happenings()).acceleration
     show.heading(
-        f"A simulated fleet: {fleet.nodes} nodes, {fleet.days:g} days, every failure's true cause written down"
+        f"A simulated fleet: {fleet.nodes} nodes, {fleet.days:g} days; machines fail {often:g} times as often as real "
+        "ones, and the true cause of every failure is written down"
     )
     show.run(
         "simulate", "--nodes", str(fleet.nodes), "--days", f"{fleet.days:g}", "--interval-s", f"{fleet.interval_s:g}",
