@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faultlens.catalogue import Catalogue, load_catalogue
+from faultlens.clock import HOUR_MS
 from faultlens.objectives import Objectives, load_objectives
 from faultlens.signatures import SignatureSet, load_signatures
 from faultlens.topics import CONTEXT
@@ -22,7 +23,7 @@ def build_roles(catalogue: Catalogue, signatures: SignatureSet, objectives: Obje
     node = NodeHealthProcessor(catalogue)
     job = JobLifecycleProcessor(signatures, load_precision(), catalogue.version)
     fleet = FleetContextProcessor()
-    slo = ObjectivesProcessor(objectives)
+    slo = ObjectivesProcessor(objectives, every_ms=HOUR_MS)
     return [
         Role(node, (*node.topics, CONTEXT)),
         Role(job, (*job.topics, CONTEXT)),

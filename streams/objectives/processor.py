@@ -22,7 +22,7 @@ from streams.objectives.status import status_of
 from streams.processor import Effects, Emit
 from streams.samples import sample_key
 
-# Contract: written on change, at most every five minutes of event time.
+# Contract: written on change, at most every five minutes of event time, and at the end.
 EVERY_MS: Final = 5 * MINUTE_MS
 
 
@@ -39,8 +39,10 @@ class ObjectivesProcessor:
     survey_every_ms: int | None = None
     surveys_while_idle = False
 
-    def __init__(self, objectives: Objectives) -> None:
+    def __init__(self, objectives: Objectives, *, every_ms: int = EVERY_MS) -> None:
+        """`every_ms`: how often a change may be written; nobody is paged on a recording, which can do with less."""
         self._objectives = objectives
+        self._every_ms = every_ms
 
     def key_of(self, event: Event) -> str | None:
         """Return the key of the sample's objective and scope; None for an objective that nobody promised."""
@@ -62,7 +64,7 @@ class ObjectivesProcessor:
             sample.objective, sample.cluster, sample.pool, sample.team, sample.workload
         )
         counters = counted(counters, sample, now_ms, objective.window_ms)
-        return Effects(counters, wake_ms=_wake_ms(counters, now_ms))
+        return Effects(counters, wake_ms=self._wake_ms(counters, now_ms))
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
         """Return what is due: the status, if it says something new, or the hours that are over."""
@@ -96,15 +98,14 @@ class ObjectivesProcessor:
         if not counters.hours and not counters.minutes:
             return Effects(None, emits)
         counters = replace(counters, dirty=False)
-        return Effects(counters, emits, _wake_ms(counters, now_ms))
+        return Effects(counters, emits, self._wake_ms(counters, now_ms))
 
+    def _wake_ms(self, counters: Counters, now_ms: int) -> int:
+        """Return when a status may have something new to say.
 
-def _wake_ms(counters: Counters, now_ms: int) -> int:
-    """Return when a status may have something new to say.
-
-    Soon after a sample, and while the burn over a short window goes down; by the hour while one over a long window
-    does, and as hours leave the objective's window.
-    """
-    if counters.dirty or now_ms - counters.bad_ms <= MINUTES_KEPT_MS:
-        return (now_ms // EVERY_MS + 1) * EVERY_MS
-    return (now_ms // HOUR_MS + 1) * HOUR_MS
+        Soon after a sample, and while the burn over a short window goes down; by the hour while one over a long window
+        does, and as hours leave the objective's window.
+        """
+        if counters.dirty or now_ms - counters.bad_ms <= MINUTES_KEPT_MS:
+            return (now_ms // self._every_ms + 1) * self._every_ms
+        return (now_ms // HOUR_MS + 1) * HOUR_MS
