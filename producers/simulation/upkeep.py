@@ -41,7 +41,7 @@ class _Rollout:
     before: str
     nodes: Sequence[Node]
     bad: bool
-    updated: set[Node] = field(default_factory=set)
+    updated: dict[Node, None] = field(default_factory=dict)
     broke: int = 0
     over: bool = False
 
@@ -153,9 +153,9 @@ class Upkeep:
         node.driver_version = version
         self._bring_back(node, rollout.id, at_ms)
         if version == rollout.before:
-            rollout.updated.discard(node)
+            rollout.updated.pop(node, None)
             return
-        rollout.updated.add(node)
+        rollout.updated[node] = None
         rng = self._world.chances.luck
         if rollout.bad and happens(rng, _BREAKS):
             breaks_ms = at_ms + round(between(rng, _BREAKS_WITHIN_HOURS) * HOUR_MS)

@@ -181,6 +181,7 @@ def test_a_launcher_says_nothing_of_ranks_once_its_own_node_is_gone() -> None:
         for truth in made.truths
         if truth.loss is None
         and truth.code.startswith("host.lost")
+        and not truth.job_id.startswith("run-")  # without a scheduler nobody else could tell of a late one
         and truth.node == heads[truth.job_id, truth.attempt]
     }
     assert gone

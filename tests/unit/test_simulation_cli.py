@@ -82,6 +82,30 @@ def test_events_can_go_to_standard_output_and_a_reader_may_leave_early(simulated
         assert first == io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(packed)).readline()
 
 
+def test_another_process_with_other_hashes_makes_the_same_bytes() -> None:
+    arguments = (
+        "--nodes",
+        "24",
+        "--days",
+        "2",
+        "--interval-s",
+        "1800",
+        "--seed",
+        "8",
+        "--mix",
+        "shifted",
+        "--out",
+        "-",
+    )
+    command = [sys.executable, "-m", "faultlens.cli", "simulate", *arguments]
+    made = [
+        subprocess.run(command, capture_output=True, check=True, timeout=120, env={"PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    ]
+    assert b"faultlens.platform.rollout.v1" in made[0]
+    assert made[0] == made[1]
+
+
 def test_right_verdicts_on_everything_score_everything(
     simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
