@@ -33,7 +33,8 @@ class Held(Data, frozen=True):
 
 
 class Released(Data, frozen=True):
-    """An attempt let go of this node at `at_ms`. When it failed, the node answers up to `closes_ms`.
+    """An attempt that held this node since `since_ms` let go of it at `at_ms`. When it failed, the node answers up to
+    `closes_ms`.
 
     Sent again every five minutes until answered. `loss` tells a loss that the attempt survived from its end; with
     `keeps` the attempt goes on here (it lost another node, or devices of this one only).
@@ -57,6 +58,7 @@ class Released(Data, frozen=True):
     unexplained: bool = False
     code: str = ""
     keeps: bool = False
+    since_ms: int = 0
 
 
 # --- evidence: node -> job -----------------------------------------------------------------------------
@@ -111,10 +113,11 @@ class OtherUse(Data, frozen=True):
     user: str
     image: str
     at_ms: int
+    node: str = ""
 
 
 class NodeEvidence(Data, frozen=True):
-    """What a node knows that bears on an attempt."""
+    """What a node knows that bears on an attempt; `others` are all there are for the application-like ones in it."""
 
     job_id: str
     attempt: int

@@ -20,7 +20,7 @@ from streams.runtime.records import Role
 
 def build_roles(catalogue: Catalogue, signatures: SignatureSet, objectives: Objectives) -> list[Role]:
     """Return the roles in the order in which they take a record that several read, and in which they end."""
-    node = NodeHealthProcessor(catalogue)
+    node = NodeHealthProcessor(catalogue, count_every_ms=6 * HOUR_MS)
     job = JobLifecycleProcessor(signatures, load_precision(), catalogue.version)
     fleet = FleetContextProcessor()
     slo = ObjectivesProcessor(objectives, every_ms=HOUR_MS)

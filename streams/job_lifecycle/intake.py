@@ -30,6 +30,7 @@ from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
     EXITS_MAX,
     OBSERVATIONS_MAX,
+    OTHERS_MAX,
     SAME_LOSS_MS,
     Attempt,
     JobRecord,
@@ -257,8 +258,10 @@ def _on_evidence(
         # What a node says later of the same fault knows its cure and count; when it first arrived stays.
         arrived_ms = observation.arrived_ms if known is None else known.arrived_ms
         observations[observation.id] = replace(observation, arrived_ms=arrived_ms)
-    others = attempt.others + tuple(o for o in data.others if o not in attempt.others)
-    return job, replace(attempt, observations=observations, others=others[-16:], overflow=overflow)
+    told = {observation.code for observation in data.observations}
+    others = [other for other in attempt.others if other.node != data.node or other.code not in told]
+    others += data.others
+    return job, replace(attempt, observations=observations, others=tuple(others[-OTHERS_MAX:]), overflow=overflow)
 
 
 def _on_answer(

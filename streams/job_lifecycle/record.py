@@ -31,6 +31,7 @@ SAME_LOSS_MS: Final = 5 * MINUTE_MS
 # Limits of one job; what passes them is folded into counts.
 EXITS_MAX: Final = 16
 OBSERVATIONS_MAX: Final = 96
+OTHERS_MAX: Final = 16
 ATTEMPTS_MAX: Final = 8
 STUBS_MAX: Final = 64
 SEEN_BYTES: Final = 8 * 256

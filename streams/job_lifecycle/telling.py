@@ -124,6 +124,7 @@ def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int
         outcome=end.outcome,
         unexplained=known.unexplained,
         code=known.code,
+        since_ms=attempt.allocated_ms or 0,
     )
     key = stable_id(job.job_id, attempt.attempt, slot.node, "released", data.opens_ms, data.closes_ms, now_ms)
     return Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data)
@@ -153,6 +154,7 @@ def lost(job: JobRecord, attempt: Attempt, loss: Loss, now_ms: int) -> tuple[Los
             image=job.image,
             outcome="failed",
             keeps=slot.node in attempt.slots,
+            since_ms=attempt.allocated_ms or 0,
         )
         key = stable_id(job.job_id, attempt.attempt, slot.node, "lost", loss.number, now_ms)
         emits.append(Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data))

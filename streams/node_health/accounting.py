@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from faultlens.clock import HOUR_MS
 from streams.node_health.record import MISSED_INTERVALS, NodeRecord, Standing
 from streams.processor import Emit
 from streams.samples import NodeTime, node_samples, sample_emits, use_samples
@@ -51,9 +50,9 @@ def _late_ms(record: NodeRecord, from_ms: int, to_ms: int) -> int:
     return min(to_ms - from_ms, record.late_ms + still_late_ms)
 
 
-def next_hour(at_ms: int) -> int:
-    """Return the full hour after `at_ms`."""
-    return (at_ms // HOUR_MS + 1) * HOUR_MS
+def next_count(at_ms: int, every_ms: int) -> int:
+    """Return the next full multiple of `every_ms` after `at_ms`."""
+    return (at_ms // every_ms + 1) * every_ms
 
 
 def used(record: NodeRecord, to_ms: int) -> NodeRecord:

@@ -8,7 +8,7 @@ from faultlens.catalogue import Catalogue
 from faultlens.codec import Event
 from faultlens.events import Check, NodeHealth
 from faultlens.internal import Observation
-from streams.node_health.judging import device_key, device_of, of_check
+from streams.node_health.judging import LASTING, device_key, device_of, of_check
 from streams.node_health.record import (
     CONDITIONS_MAX,
     FAULTS_KEPT_MS,
@@ -18,8 +18,6 @@ from streams.node_health.record import (
 )
 
 _HEALTHY = frozenset({"pass", "off"})
-# Roles that open a condition; the rest happens and is over.
-_LASTING = frozenset({"root", "unexpected", "trend"})
 
 
 def condition_id(observation: Observation) -> str:
@@ -28,31 +26,38 @@ def condition_id(observation: Observation) -> str:
 
 
 def folded(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Observation, bool]:
-    """Return the record with the fault in its last hour, the fault as folded, and whether it is a new entry.
+    """Return the record with the fault among its recent ones, the fault as folded, and whether it is a new entry.
 
-    The same code on the same device is one entry with a count: 800,000 of one code take the room of one.
+    The same code on the same device is one entry with a count: 800,000 of one code take the room of one. What comes
+    back after it was cured is another one.
     """
     key, horizon_ms = _fold_key(observation), max(f.last_ms for f in (*record.faults, observation)) - FAULTS_KEPT_MS
     kept = [fault for fault in record.faults if fault.last_ms >= horizon_ms]
     for at, fault in enumerate(kept):
-        if _fold_key(fault) == key:
+        if _fold_key(fault) == key and not _cured_before(fault, observation):
             merged = replace(
                 fault,
                 since_ms=min(fault.since_ms, observation.since_ms),
                 last_ms=max(fault.last_ms, observation.last_ms),
-                until_ms=_later(fault.until_ms, observation.until_ms),
+                until_ms=None if fault.until_ms is None else max(fault.until_ms, observation.until_ms or 0),
                 count=fault.count + observation.count,
             )
             kept[at] = merged
             earlier = merged.since_ms < fault.since_ms
             return replace(record, faults=tuple(kept)), merged, earlier
-    overflow = max(0, len(kept) + 1 - FAULTS_MAX)
-    faults = (*kept[overflow:], observation)
-    return replace(record, faults=faults, overflow=record.overflow + overflow), observation, True
+    return _noted(replace(record, faults=tuple(kept)), (observation,)), observation, True
 
 
-def _later(one_ms: int | None, other_ms: int | None) -> int | None:
-    return None if one_ms is None or other_ms is None else max(one_ms, other_ms)
+def _noted(record: NodeRecord, observations: tuple[Observation, ...]) -> NodeRecord:
+    """Return the record with the observations among its recent faults; of too many the oldest are dropped."""
+    faults = (*record.faults, *observations)
+    overflow = max(0, len(faults) - FAULTS_MAX)
+    return replace(record, faults=faults[overflow:], overflow=record.overflow + overflow)
+
+
+def _cured_before(fault: Observation, observation: Observation) -> bool:
+    lasts = fault.role in LASTING and fault.clears != ("once",)
+    return lasts and fault.until_ms is not None and fault.until_ms < observation.since_ms
 
 
 def _fold_key(observation: Observation) -> tuple[str, ...]:
@@ -67,7 +72,7 @@ def _fold_key(observation: Observation) -> tuple[str, ...]:
 
 def opened(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Observation | None]:
     """Return the record with the condition open, and the condition when it is new or began earlier than known."""
-    if not observation.open or observation.role not in _LASTING or observation.synthetic:
+    if not observation.open or observation.role not in LASTING or observation.synthetic:
         return record, None
     key = condition_id(observation)
     known = record.conditions.get(key)
@@ -131,9 +136,11 @@ def _without(record: NodeRecord, keys: list[str], at_ms: int) -> tuple[NodeRecor
         return record, ()
     over = tuple(_ended(record.conditions[key], at_ms) for key in keys)
     left = {key: condition for key, condition in record.conditions.items() if key not in keys}
-    cured = {condition.id: condition for condition in over}
-    faults = tuple(replace(f, open=False, until_ms=at_ms) if f.id in cured and f.open else f for f in record.faults)
-    return replace(record, conditions=left, faults=faults), over
+    faults = tuple(_ended(f, at_ms) if f.open and condition_id(f) in keys else f for f in record.faults)
+    # An attempt whose allocation is yet to arrive may have met what is over now.
+    known = {fault.id for fault in faults}
+    record = replace(record, conditions=left, faults=faults)
+    return _noted(record, tuple(condition for condition in over if condition.id not in known)), over
 
 
 def _ended(condition: Observation, at_ms: int) -> Observation:

@@ -11,6 +11,8 @@ from faultlens.internal import Observation
 from streams.node_health.record import NodeRecord, index_of, named
 
 _MESSAGE_CHARS = 200
+# Roles that open a condition; the rest happens and is over.
+LASTING = frozenset({"root", "unexpected", "trend"})
 # Driver firmware takes the fault of a whole boot; a restart that nobody announced is the loss of the host.
 _REBOOT_SEVERITY = 45
 _SILENT_SEVERITY = 40
@@ -42,7 +44,7 @@ def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: Node
     family, driver = fault.gpu_family or record.gpu_family, fault.driver_version or record.driver_version
     judgement = catalogue.resolve(fault.kind, fault.code, subcode=fault.subcode, family=family, driver=driver)
     device = named(record, fault.device)
-    lasts = judgement.clears != ("once",)
+    role, lasts = _role(record, event, judgement), judgement.clears != ("once",)
     return Observation(
         id=event.id,
         source=event.source,
@@ -55,7 +57,7 @@ def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: Node
         arrived_ms=now_ms,
         device=device,
         whole_node=judgement.scope == "node" or _nowhere(record, device, fault.kind),
-        role=_role(record, event, judgement),
+        role=role,
         synthetic=fault.synthetic,
         count=fault.count,
         message=(fault.message or "")[:_MESSAGE_CHARS] or None,
@@ -63,7 +65,7 @@ def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: Node
         domains=fault.domains or record.domains,
         gpu_family=family,
         driver_version=driver,
-        open=lasts,
+        open=lasts and role in LASTING,
         until_ms=None if lasts else event.time_ms,
         **_judged(judgement),
     )

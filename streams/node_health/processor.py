@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from faultlens import topics
 from faultlens.catalogue import Catalogue
-from faultlens.clock import MINUTE_MS, SECOND_MS, moment_of
+from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS, moment_of
 from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
 from faultlens.internal import Condition, Held, LaneCensus, Observation, Released
 from streams.context import Context
-from streams.node_health import accounting, conditions, describing, judging, routing
+from streams.node_health import accounting, conditions, describing, judging, routing, uses
 from streams.node_health.describing import PASSED
 from streams.node_health.record import (
     HELD_MAX,
@@ -40,8 +40,10 @@ class NodeHealthProcessor:
     survey_every_ms: int | None = MINUTE_MS
     surveys_while_idle = False
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, *, count_every_ms: int = HOUR_MS) -> None:
+        """`count_every_ms`: how often the time of a node whose state does not change is told to the objectives."""
         self._catalogue = catalogue
+        self._count_every_ms = count_every_ms
         self._steps: dict[type, Callable[[NodeRecord, Event, Any, int, Context], tuple[NodeRecord, list[Emit]]]] = {
             NodeHealth: self._on_health,
             NodeFault: self._on_fault,
@@ -81,7 +83,7 @@ class NodeHealthProcessor:
         emits += silent
         effects = self._settled(record, emits, context, at_ms=now_ms, now_ms=now_ms)
         settled = cast("NodeRecord", effects.state)
-        if now_ms < accounting.next_hour(settled.counted_ms):
+        if now_ms < accounting.next_count(settled.counted_ms, self._count_every_ms):
             return effects
         return self._flushed(settled, list(effects.emits), now_ms)
 
@@ -186,11 +188,11 @@ class NodeHealthProcessor:
             observation = replace(observation, open=False, until_ms=record.report_ms)
         record, entry, is_new = conditions.folded(record, observation)
         emits = routing.to_holders(record, [entry], now_ms) if is_new and not fault.synthetic else []
-        record = routing.with_use(record, observation)
+        record, told = _with_uses(record, uses.by_fault(record, observation), now_ms)
         record, opened = conditions.opened(record, observation)
         if opened is not None:
-            emits += self._told(record, (opened,), "opened", now_ms)
-        return record, emits
+            told += self._told(record, (opened,), "opened", now_ms)
+        return record, emits + told
 
     def _on_act(
         self, record: NodeRecord, event: Event, act: NodeActed, now_ms: int, context: Context
@@ -217,6 +219,7 @@ class NodeHealthProcessor:
     ) -> tuple[NodeRecord, list[Emit]]:
         key = holding_key(held.job_id, held.attempt)
         emits = routing.news(record, "reallocated", held.since_ms, now_ms, routing.overlapping(record, held))
+        emits += routing.missed_news(record, held, now_ms)
         if record.cluster == "":
             record = replace(record, cluster=held.cluster)
         # An end that was concluded and taken back: the attempt holds the node again.
@@ -226,13 +229,12 @@ class NodeHealthProcessor:
         overflow = 0 if key in record.held or len(record.held) < HELD_MAX else 1
         if not overflow:
             record = replace(record, held={**record.held, key: held})
+        record, told = _with_uses(record, uses.by_holder(record, held), now_ms)
         known = {o.id: o for o in (*record.conditions.values(), *record.faults)}
         mine = [o for o in known.values() if routing.bears_on(record, held, o)]
         if mine:
             emits.append(routing.evidence(record, held.job_id, held.attempt, mine, now_ms=now_ms))
-        if record.silent_since_ms is not None:
-            emits += routing.news(record, "silent", record.silent_since_ms, now_ms, [held])
-        return replace(record, overflow=record.overflow + overflow), emits
+        return replace(record, overflow=record.overflow + overflow), emits + told
 
     def _on_released(
         self, record: NodeRecord, event: Event, release: Released, now_ms: int, context: Context
@@ -244,18 +246,22 @@ class NodeHealthProcessor:
         if release.loss is None or not release.keeps:
             record = replace(record, held={k: v for k, v in record.held.items() if k != key})
         same = (release.job_id, release.attempt, release.loss)
-        kept = [
-            r for r in record.released if (r.job_id, r.attempt, r.loss) != same and now_ms - r.at_ms <= RELEASED_KEPT_MS
-        ]
-        record = replace(record, released=(*kept, release)[-RELEASED_MAX:])
+        before = next((r for r in record.released if (r.job_id, r.attempt, r.loss) == same), None)
+        kept = [r for r in record.released if r is not before and now_ms - r.at_ms <= RELEASED_KEPT_MS]
         due = tuple(r for r in record.answers_due if (r.job_id, r.attempt, r.loss) != same)
+        record = replace(record, released=(*kept, release)[-RELEASED_MAX:], answers_due=due)
+        emits = routing.answered_again(record, release, before, now_ms)
+        if release.loss is None:
+            record, told = _with_uses(record, uses.by_holder(record, release), now_ms)
+            emits += told
         if not release.failed:
-            return replace(record, answers_due=due), []
+            return record, emits
         if release.closes_ms <= now_ms:
-            return replace(record, answers_due=due), routing.answer(record, release, now_ms)
+            return record, emits + routing.answer(record, release, now_ms)
         found = routing.relevant(record, release)
         early = [routing.evidence(record, release.job_id, release.attempt, found, now_ms=now_ms)] if found else []
-        return replace(record, answers_due=(*due, release)), early
+        # One that is dropped here is told again in five minutes and answered then.
+        return replace(record, answers_due=(*due, release)[-RELEASED_MAX:]), emits + early
 
     # --- time ------------------------------------------------------------------------------------------
 
@@ -326,7 +332,7 @@ class NodeHealthProcessor:
         """Return when the node has to be looked at again without news."""
         wakes = [r.closes_ms for r in record.answers_due]
         if record.standing is not None:
-            wakes.append(accounting.next_hour(record.counted_ms))
+            wakes.append(accounting.next_count(record.counted_ms, self._count_every_ms))
         if record.covered and record.silent_since_ms is None and record.removed is None:
             third_ms = record.reported_ms + MISSED_INTERVALS * record.interval_ms
             wakes.append(max(third_ms, record.looked_ms + max(record.interval_ms, MINUTE_MS)))
@@ -350,3 +356,8 @@ class NodeHealthProcessor:
             emits.append(Emit(topics.CONDITIONS, record.cluster, f"{name}-{phase}-{now_ms}", now_ms, data))
         over = [o for o in changed if o.until_ms is not None]
         return emits + (routing.to_holders(record, over, now_ms) if over else [])
+
+
+def _with_uses(before: NodeRecord, record: NodeRecord, now_ms: int) -> tuple[NodeRecord, list[Emit]]:
+    """Return the record with its uses changed, and the faults told again to those who have other ones before them."""
+    return record, routing.to_holders(record, uses.met_later(before, record), now_ms)

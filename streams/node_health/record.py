@@ -6,14 +6,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from faultlens.clock import DAY_MS, HOUR_MS
+from faultlens.clock import DAY_MS
 from faultlens.events import Check, Device, DeviceRef, NodeStateName
 from faultlens.internal import Held, Observation, Released
 
 # Contract, "Silence": a node is silent when it missed three intervals.
 MISSED_INTERVALS: Final = 3
-# Design §2: faults of the last hour are kept for allocations that arrive after them, released allocations for 7 days.
-FAULTS_KEPT_MS: Final = HOUR_MS
+# Faults are kept for allocations that arrive after them, however far the lane of a job is behind within a day;
+# released allocations for 7 days.
+FAULTS_KEPT_MS: Final = DAY_MS
 FAULTS_MAX: Final = 256
 RELEASED_KEPT_MS: Final = 7 * DAY_MS
 RELEASED_MAX: Final = 200

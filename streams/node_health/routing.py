@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from faultlens import topics
 from faultlens.clock import HOUR_MS
 from faultlens.codec import stable_id
-from faultlens.events import DeviceRef
-from faultlens.internal import Held, NodeAnswer, NodeEvidence, NodeNews, Observation, OtherUse, Released
+from faultlens.internal import Held, NodeAnswer, NodeEvidence, NodeNews, Observation, Released
+from streams.node_health import uses
 from streams.node_health.conditions import whole_or_same_device
-from streams.node_health.judging import device_key
-from streams.node_health.record import (
-    USE_KEYS_MAX,
-    USES_KEPT_MS,
-    USES_MAX,
-    NodeRecord,
-    Use,
-    index_of,
-)
+from streams.node_health.record import NodeRecord
 from streams.processor import Emit
 
 # Contract, "Evidence window": opens 10 minutes before the first sign of trouble, closes 5 minutes after the end.
@@ -81,65 +71,17 @@ def evidence(
     record: NodeRecord, job_id: str, attempt: int, observations: Sequence[Observation], *, now_ms: int
 ) -> Emit:
     """Return the evidence record for one attempt."""
+    others = uses.others(record, job_id, attempt, observations)
     data = NodeEvidence(
         job_id=job_id,
         attempt=attempt,
         node=record.node,
         observations=tuple(observations),
-        others=tuple(_other_uses(record, job_id, observations)),
+        others=tuple(others),
     )
-    key = stable_id(record.node, job_id, attempt, now_ms, *(f"{o.id}/{o.count}/{o.until_ms}" for o in observations))
+    told = [f"{o.id}/{o.count}/{o.until_ms}" for o in observations] + [f"{o.job_id}/{o.at_ms}" for o in others]
+    key = stable_id(record.node, job_id, attempt, now_ms, *told)
     return Emit(topics.EVIDENCE, job_id, key, now_ms, data)
-
-
-def _other_uses(record: NodeRecord, job_id: str, observations: Iterable[Observation]) -> list[OtherUse]:
-    """Return which other jobs met the same application-like code on the same device alone."""
-    found = []
-    for observation in observations:
-        if observation.role != "application":
-            continue
-        for use in record.uses.get(use_key(record, observation), ()):
-            if use.job_id != job_id and observation.since_ms - use.at_ms <= USES_KEPT_MS:
-                device = observation.device or DeviceRef()
-                found.append(OtherUse(observation.code, device, use.job_id, use.user, use.image, use.at_ms))
-    return found
-
-
-def use_key(record: NodeRecord, observation: Observation) -> str:
-    """Return code and device, by what stays with the GPU when the node is renamed."""
-    device = observation.device
-    stays = None if device is None else device.uuid or device.serial
-    return f"{observation.code}@{stays or device_key(device)}"
-
-
-def with_use(record: NodeRecord, observation: Observation) -> NodeRecord:
-    """Return the record with the jobs that hold the device noted as having met the code there."""
-    if observation.role != "application" or index_of(record, observation.device) is None:
-        return record
-    key = use_key(record, observation)
-    uses = dict(record.uses)
-    known = [u for u in uses.pop(key, ()) if observation.since_ms - u.at_ms <= USES_KEPT_MS]
-    for user in _users_of(record, observation):
-        known = [u for u in known if (u.job_id, u.attempt) != (user.job_id, user.attempt)] + [user]
-    if known:
-        uses[key] = tuple(known[-USES_MAX:])
-    while len(uses) > USE_KEYS_MAX:
-        uses.pop(next(iter(uses)))
-    return replace(record, uses=uses)
-
-
-def _users_of(record: NodeRecord, observation: Observation) -> list[Use]:
-    holders = [(h.job_id, h.attempt, h.user, h.image, h.devices) for h in record.held.values()]
-    holders += [
-        (r.job_id, r.attempt, r.user, r.image, r.devices)
-        for r in record.released
-        if r.at_ms - BEFORE_MS <= observation.since_ms <= r.at_ms + BEFORE_MS
-    ]
-    return [
-        Use(job_id, attempt, user or job_id, image or "", observation.since_ms)
-        for job_id, attempt, user, image, devices in holders
-        if whole_or_same_device(record, observation, devices)
-    ]
 
 
 def relevant(record: NodeRecord, release: Released) -> list[Observation]:
@@ -152,33 +94,62 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
     """Return the evidence for an attempt whose window has closed, and the word that there is no more."""
     found = relevant(record, release)
     emits = [evidence(record, release.job_id, release.attempt, found, now_ms=now_ms)] if found else []
-    others = [
-        r
-        for r in record.released
-        if r.job_id != release.job_id and 0 <= release.closes_ms - r.at_ms <= NEIGHBOURS_MS + BEFORE_MS
-    ]
-    failed_starts = {
-        (r.job_id, r.user) for r in others if r.outcome == "never_started" and not r.code.startswith(_NOT_THE_NODES)
-    }
-    unexplained = {(r.job_id, r.user) for r in others if r.failed and r.unexplained}
+    others = [r for r in record.released if _near(r, release)]
+    failed_starts = [r for r in others if _failed_to_start(r)]
+    unexplained = [r for r in others if _unexplained(r)]
     data = NodeAnswer(
         job_id=release.job_id,
         attempt=release.attempt,
         node=record.node,
         up_to_ms=release.closes_ms,
-        start_failures=len({job for job, _ in failed_starts}),
-        start_failure_users=len({user for _, user in failed_starts}),
-        failures=len({job for job, _ in unexplained}),
-        failure_users=len({user for _, user in unexplained}),
-        starts=len({r.job_id for r in others if r.started and not r.failed}),
+        start_failures=len({r.job_id for r in failed_starts}),
+        start_failure_users=len({r.user for r in failed_starts}),
+        failures=len({r.job_id for r in unexplained}),
+        failure_users=len({r.user for r in unexplained}),
+        starts=len({r.job_id for r in others if _ran_well(r)}),
         covered=record.covered,
         loss=release.loss,
         pool=record.pool,
         domains=record.domains,
         gpus_total=record.gpus_total,
     )
-    key = stable_id(record.node, release.job_id, release.attempt, "answer", release.closes_ms, release.loss or 0)
+    counts = (data.start_failures, data.start_failure_users, data.failures, data.failure_users, data.starts)
+    key = stable_id(
+        record.node, release.job_id, release.attempt, "answer", release.closes_ms, release.loss or 0, *counts
+    )
     return [*emits, Emit(topics.EVIDENCE, release.job_id, key, now_ms, data)]
+
+
+def answered_again(record: NodeRecord, release: Released, before: Released | None, now_ms: int) -> list[Emit]:
+    """Return the answers that an end which arrives later than they were given makes others; `before`: as known."""
+    if not any(counts(release) != (before is not None and counts(before)) for counts in _COUNTS):
+        return []
+    due = {(r.job_id, r.attempt, r.loss) for r in record.answers_due}
+    given = [
+        r for r in record.released
+        if r.failed and r.closes_ms <= now_ms and _near(release, r) and (r.job_id, r.attempt, r.loss) not in due
+    ]  # fmt: skip
+    return [emit for r in given for emit in answer(record, r, now_ms)]
+
+
+def _near(other: Released, release: Released) -> bool:
+    """Return whether another job's end counts for an attempt's."""
+    return other.job_id != release.job_id and 0 <= release.closes_ms - other.at_ms <= NEIGHBOURS_MS + BEFORE_MS
+
+
+def _failed_to_start(release: Released) -> bool:
+    return release.outcome == "never_started" and not release.code.startswith(_NOT_THE_NODES)
+
+
+def _unexplained(release: Released) -> bool:
+    return release.failed and release.unexplained
+
+
+def _ran_well(release: Released) -> bool:
+    return release.started and not release.failed
+
+
+_COUNTS = (_failed_to_start, _unexplained, _ran_well)
 
 
 def news(record: NodeRecord, what: str, at_ms: int, now_ms: int, holders: Iterable[Held]) -> list[Emit]:
@@ -196,16 +167,34 @@ def news(record: NodeRecord, what: str, at_ms: int, now_ms: int, holders: Iterab
 
 
 def overlapping(record: NodeRecord, new: Held) -> list[Held]:
-    """Return the attempts whose devices are surely among those that another attempt was given now."""
-    if new.devices is None:
-        return []
-    mine = set(new.devices)
-    return [
-        held
-        for held in record.held.values()
-        if held.job_id != new.job_id
-        and held.devices is not None
-        and mine & set(held.devices)
-        and not (held.mig or new.mig)
-        and held.since_ms < new.since_ms
-    ]
+    """Return the attempts whose devices are surely among those that another attempt was given later."""
+    return [held for held in record.held.values() if _took_over(new, held)]
+
+
+def missed_news(record: NodeRecord, held: Held, now_ms: int) -> list[Emit]:
+    """Return the word to an attempt on what befell the node after its allocation and before the word of that came."""
+    emits = []
+    for fault in record.faults:
+        what = _LOST_BY.get((fault.kind, fault.code))
+        if what is not None and (fault.open or fault.last_ms > held.since_ms):
+            emits += news(record, what, fault.since_ms, now_ms, [held])
+    holders: list[Held | Released] = [*record.held.values(), *record.released]
+    since_ms = min((holder.since_ms for holder in holders if _took_over(holder, held)), default=None)
+    return emits if since_ms is None else emits + news(record, "reallocated", since_ms, now_ms, [held])
+
+
+def _took_over(later: Held | Released, held: Held) -> bool:
+    """Return whether devices of an attempt were surely given to another one later."""
+    if later.job_id == held.job_id or later.devices is None or held.devices is None or held.mig:
+        return False
+    shared = isinstance(later, Held) and later.mig
+    return not shared and held.since_ms < later.since_ms and not {*later.devices}.isdisjoint(held.devices)
+
+
+_LOST_BY = {
+    ("kernel", "silent"): "silent",
+    ("kernel", "rebooted"): "rebooted",
+    ("other", "act_reboot"): "down",
+    ("other", "act_replace"): "down",
+    ("other", "act_remove"): "down",
+}
