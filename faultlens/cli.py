@@ -31,18 +31,15 @@ class Verb:
 
 
 VERBS: Final[dict[str, Verb]] = {
-    "demo": Verb("faultlens.cli_demo", "demo", "Explain a real Slurm's failures, then watch a simulated fleet for a week."),
-    "import": Verb("faultlens.cli_import", "app", "Turn Slurm's accounting or a kernel log into events."),
+    "import": Verb("faultlens.cli_import", "app", "Turn what Slurm or a kernel wrote down into events."),
     "replay": Verb("faultlens.cli_replay", "replay", "Say of every failed job in recorded events whose fault it was."),
     "why": Verb("faultlens.cli_answers", "why", "Tell why a job failed, with the evidence and what to do."),
     "slo": Verb("faultlens.cli_answers", "slo", "Show where the objectives stand, and what used up their budgets."),
     "report": Verb("faultlens.cli_answers", "report", "Write the report of a week or any other time."),
     "demo": Verb("faultlens.cli_demo", "demo", "Show all of it: a real Slurm explained, a fleet watched for a week."),
-    "import": Verb("faultlens.cli_import", "app", "Turn what Slurm or a kernel wrote down into events."),
     "simulate": Verb("faultlens.cli_simulate", "simulate", "Write the events of a fleet whose causes are known."),
     "score": Verb("faultlens.cli_simulate", "score", "Say how right the verdicts are, against known causes."),
     "explain-log": Verb("faultlens.cli_explain_log", "explain_log", "Say what broke, by a job's log alone."),
-    "explain-log": Verb("faultlens.cli_explain_log", "explain_log", "Say what a job's log tells of why it failed."),
     "catalogue": Verb("faultlens.cli_catalogue", "app", "Say what a fault code means, and on which GPUs and drivers."),
     "check": Verb("faultlens.cli_check", "check", "Check settings, data files and connections."),
     "migrate": Verb("faultlens.cli_check", "migrate", "Bring the store's tables up to date."),

@@ -25,7 +25,7 @@ from faultlens.local_roles import load_roles
 from faultlens.recordings import STDIN, Recording
 from faultlens.settings import data_directory, load_settings
 from faultlens.store import Embedded, open_store, parse_dsn
-from sinks.migrate import migrate
+from sinks.migrate import load_migrations, migrate
 from sinks.writer import StoreWriter
 
 NO_STORE: Final = "none"
@@ -97,8 +97,9 @@ def _places(stack: ExitStack, out: Path | None, dsn: str | None, *, fresh: bool)
     if dsn is None:
         return Places(out)
     target = stack.enter_context(open_store(dsn))
-    migrate(target)
-    return Places(out, StoreWriter(target), _state_of(dsn), fresh)
+    # A state is worth nothing without the answers it goes on from: of a store that was emptied, nothing is read.
+    is_new = len(migrate(target)) == len(load_migrations())
+    return Places(out, StoreWriter(target), _state_of(dsn), fresh or is_new)
 
 
 def _state_of(dsn: str) -> Path:

@@ -150,7 +150,19 @@ def test_the_next_replay_goes_on_where_the_last_one_ended(capsys: pytest.Capture
 
 
 @pytest.mark.store
+def test_the_state_of_a_store_that_was_removed_is_not_gone_on_from(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    events = recording(tmp_path)
+    run(capsys, "replay", events, "--store", f"chdb://{tmp_path / 'first'}")
+    (tmp_path / "first.replay-state").rename(tmp_path / "second.replay-state")
+    _, shown, _ = run(capsys, "replay", events, "--store", f"chdb://{tmp_path / 'second'}", "--json")
+    assert json.loads(shown)["duplicates"] == 0
+
+
+@pytest.mark.store
 def test_a_damaged_state_is_told_with_the_way_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(capsys, "replay", recording(tmp_path), "--store", f"chdb://{tmp_path / 'store'}")[0] == 0
     (tmp_path / "store.replay-state").write_bytes(b"nonsense")
     code, _, told = run(capsys, "replay", recording(tmp_path), "--store", f"chdb://{tmp_path / 'store'}")
     assert code == 2
