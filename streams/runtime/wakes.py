@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 NEVER: Final = 1 << 62
@@ -49,13 +49,13 @@ class Wakes:
             due_ms = self._due.get(key)
             if due_ms == queued_ms:
                 return heap[0]
-            heappop(heap)
             if self._queued.get(key) != queued_ms:
-                continue
-            if due_ms is None:
+                heappop(heap)
+            elif due_ms is None:
+                heappop(heap)
                 del self._queued[key]
             else:
-                heappush(heap, (due_ms, key))
+                heapreplace(heap, (due_ms, key))
                 self._queued[key] = due_ms
         return None
 
