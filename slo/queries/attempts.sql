@@ -48,7 +48,7 @@ FROM
         GROUP BY job_id, attempt
     ) AS g ON a.job_id = g.job_id AND a.attempt = g.attempt
     WHERE (a.ended_at IS NOT NULL OR v.basis != '')
-        AND ({cluster:String} = '' OR a.cluster = {cluster:String})
+        AND ({cluster:String} = '' OR if(a.cluster = '', j.cluster, a.cluster) = {cluster:String})
         AND ({team:String} = '' OR j.team = {team:String})
 )
 ARRAY JOIN

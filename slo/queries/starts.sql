@@ -43,7 +43,7 @@ FROM
     LEFT JOIN ran AS r ON a.job_id = r.job_id AND a.attempt = r.attempt
     LEFT JOIN jobs AS j ON a.job_id = j.job_id
     LEFT JOIN (SELECT * FROM attributions_latest WHERE loss = 0) AS v ON a.job_id = v.job_id AND a.attempt = v.attempt
-    WHERE ({cluster:String} = '' OR a.cluster = {cluster:String})
+    WHERE ({cluster:String} = '' OR if(a.cluster = '', j.cluster, a.cluster) = {cluster:String})
         AND ({team:String} = '' OR j.team = {team:String})
 )
 ARRAY JOIN

@@ -100,6 +100,7 @@ def _moments(
     reports = ask(reader, "why_progress", _of(job, attempt))
     moments = [
         *timeline.of_life(job, attempt),
+        *timeline.of_waiting(ask(reader, "why_pending", _of(job, attempt))),
         *timeline.of_reports(reports),
         *timeline.of_findings(ask(reader, "why_findings", _of(job, attempt))),
         *timeline.of_verdicts(revisions),

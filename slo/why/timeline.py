@@ -64,6 +64,13 @@ def _end(attempt: Row) -> str:
     return f"ended: {', '.join(parts)}{by}" + (f" ({said})" if said else "")
 
 
+def of_waiting(rows: Iterable[Row]) -> Iterator[Moment]:
+    """Why the scheduler let it wait."""
+    for row in rows:
+        message = f": {row['message'][:MESSAGE_LIMIT]}" if row["message"] else ""
+        yield Moment(row["at_ms"], "life", f"waits, {row['reason']}{message}")
+
+
 def of_reports(rows: Iterable[Row]) -> Iterator[Moment]:
     """What the attempt told of its progress, checkpoints and exits."""
     for row in rows:

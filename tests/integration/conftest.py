@@ -21,6 +21,7 @@ from faultlens.events import (
     JobAttributed,
     JobCheckpoint,
     JobEnded,
+    JobPending,
     JobProgress,
     JobStarted,
     JobSubmitted,
@@ -91,6 +92,21 @@ def job(  # noqa: PLR0913 - each test changes another of them
     return said
 
 
+def never_placed(name: str, at_ms: int) -> list[Said]:
+    """A job that waited for lost devices until the scheduler gave up: no record of its attempt names the cluster."""
+    cause = Cause("hardware", "gpu.off_bus", "the only devices are lost")
+    return [
+        ("scheduler/s", at_ms, JobSubmitted(name, "c1", "training", 8, 1, user="ann", team="nlp", name=name)),
+        (
+            "scheduler/s",
+            at_ms + 1,
+            JobPending(name, "Unschedulable", moment_of(at_ms), message="8 devices are tainted"),
+        ),
+        ("scheduler/s", at_ms + HOUR_MS, JobEnded(name, 1, "never_started", reason="FailedScheduling")),
+        verdict(name, at_ms + HOUR_MS, cause, "supported", "", 1, "final"),
+    ]
+
+
 def verdict(name: str, end_ms: int, cause: Cause, basis: Basis, node: str, revision: int, status: Status) -> Said:
     blamed = cause.cause_class in ("hardware", "driver")
     data = JobAttributed(
@@ -102,10 +118,10 @@ def verdict(name: str, end_ms: int, cause: Cause, basis: Basis, node: str, revis
         cause=cause,
         basis=basis,
         confidence=0.9,
-        culprit=Culprit(node, DeviceRef(index=3)) if blamed else Culprit(),
+        culprit=Culprit(node, DeviceRef(index=3)) if blamed and node else Culprit(),
         evidence=(EvidenceItem("root", f"agent/{node}", "e1", moment_of(end_ms - 1000), "xid 79 on n1 \x1b[31mGPU 3"),),
         alternatives=(),
-        retry=Retry("retry_elsewhere", (node,)) if blamed else Retry("do_not_retry"),
+        retry=Retry("retry_elsewhere", (node,)) if blamed and node else Retry("do_not_retry"),
         lost=Lost(7200.0, 900.0),
         rule="device_fault_on_allocated_gpu",
         catalog="catalogue 2026-11",
@@ -141,6 +157,7 @@ def a_fortnight() -> list[Said]:
     said += job("hw", day[8], outcome="failed", code="gpu.off_bus")
     said += job("hw-assumed", day[10], outcome="failed", code="gpu.off_bus", basis="assumed", node="n2")
     said += job("plat", day[10], outcome="never_started", code="platform.registry", started=False)
+    said += never_placed("stuck", day[10])
     said += job("mine", day[11], outcome="failed", code="app.exception", basis="assumed", hours=3)
     said += job("cancelled", day[11], outcome="cancelled", node="n2")
     said += job("served", day[12], outcome="failed", code="driver.hang", workload="inference")

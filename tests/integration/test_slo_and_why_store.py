@@ -96,6 +96,15 @@ def test_why_tells_the_whole_story_of_a_job(fortnight: str, capsys: pytest.Captu
         assert words in said
 
 
+def test_why_tells_what_a_job_waited_for_that_was_never_placed(
+    fortnight: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("why", "stuck", "--store", fortnight) == 0
+    said = capsys.readouterr().out
+    assert "waits, Unschedulable: 8 devices are tainted" in said
+    assert "ended: never_started (FailedScheduling)" in said
+
+
 def test_why_finds_the_attempt_in_the_name_and_says_when_there_is_none(
     fortnight: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

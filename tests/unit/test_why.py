@@ -19,6 +19,7 @@ from slo.why.timeline import (
     of_reports,
     of_states,
     of_verdicts,
+    of_waiting,
     timeline,
 )
 
@@ -257,6 +258,14 @@ def test_what_the_attempt_told_of_itself_is_folded_to_what_matters() -> None:
         "restored the checkpoint of step 7, which failed",
         "first exit: rank 3 on n1 (exit code 1); 4 exits in all",
     ]
+
+
+def test_it_is_told_why_the_scheduler_let_it_wait() -> None:
+    rows = [
+        {"at_ms": 1, "reason": "Unschedulable", "message": "8 devices are tainted"},
+        {"at_ms": 2, "reason": "Priority", "message": ""},
+    ]
+    assert told(of_waiting(rows)) == ["waits, Unschedulable: 8 devices are tainted", "waits, Priority"]
 
 
 def test_faults_findings_and_verdicts_are_told_with_where_and_how_often() -> None:
