@@ -23,6 +23,7 @@ from streams.node_health.record import (
     RELEASED_KEPT_MS,
     RELEASED_MAX,
     SEEN_BYTES,
+    SEEN_REPORTS_BYTES,
     Acts,
     NodeRecord,
     holding_key,
@@ -60,13 +61,19 @@ class NodeHealthProcessor:
         """Return what follows from a report, fault, action or allocation."""
         record = cast("NodeRecord", state) if state is not None else NodeRecord(node=event.subject)
         data = event.data
+        mark = fingerprint(event.source, event.id)
         if type(data) is NodeHealth:
+            if event.skewed and mark in record.seen_reports:
+                return Effects(record, (), self._next_wake(record), duplicate=True)
+            seen_reports = (record.seen_reports + mark)[-SEEN_REPORTS_BYTES:]
             if self._is_quiet(record, event, data, context):
+                late_ms = describing.late(record, event)
                 quiet = replace(
-                    record, report_ms=event.time_ms, reported_ms=now_ms, late_ms=describing.late(record, event)
+                    record, report_ms=event.time_ms, reported_ms=now_ms, late_ms=late_ms, seen_reports=seen_reports
                 )
                 return Effects(quiet, (), self._next_wake(quiet))
-        elif (mark := fingerprint(event.source, event.id)) in record.seen:
+            record = replace(record, seen_reports=seen_reports)
+        elif mark in record.seen:
             return Effects(record, (), self._next_wake(record), duplicate=True)
         else:
             record = replace(record, seen=(record.seen + mark)[-SEEN_BYTES:])
@@ -148,7 +155,7 @@ class NodeHealthProcessor:
         found = conditions.failing_checks(self._catalogue, record, event, report, now_ms=now_ms)
         record = describing.described(record, event, report, now_ms=now_ms)
         record, over = conditions.cleared_by_checks(record, report.checks, event.time_ms)
-        record, returned = describing.returned(record, event.time_ms)
+        record, returned = describing.returned(record, event.time_ms, rebooted=new_boot)
         emits += self._told(record, (*over, *returned), "cleared", now_ms)
         for observation in found:
             record, told = self._with_condition(record, observation, now_ms)

@@ -25,6 +25,8 @@ USES_KEPT_MS: Final = 28 * DAY_MS
 USES_MAX: Final = 8
 USE_KEYS_MAX: Final = 128
 SEEN_BYTES: Final = 8 * 256
+# A report that comes again is told by its time, but for one so late that its sender's clock seems to be wrong.
+SEEN_REPORTS_BYTES: Final = 8 * 64
 
 
 class Use(Struct, frozen=True, gc=False):
@@ -106,6 +108,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     use_from_ms: int = 0
     use_to_ms: int = 0
     seen: bytes = b""
+    seen_reports: bytes = b""
     overflow: int = 0
 
 
