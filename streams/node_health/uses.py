@@ -89,7 +89,10 @@ def _with(record: NodeRecord, key: str, uses: Iterable[Use]) -> NodeRecord:
 
 
 def others(record: NodeRecord, job_id: str, attempt: int, observations: Iterable[Observation]) -> list[OtherUse]:
-    """Return which other jobs met the same application-like code on the same device before this attempt did."""
+    """Return which other jobs met the same application-like code on the same device before this attempt did.
+
+    A job that met it on several devices of this node says nothing against one of them: a program does that.
+    """
     found = []
     for observation in observations:
         if observation.role != "application":
@@ -97,24 +100,34 @@ def others(record: NodeRecord, job_id: str, attempt: int, observations: Iterable
         uses = record.uses.get(use_key(record, observation), ())
         own_ms = next((u.at_ms for u in uses if (u.job_id, u.attempt) == (job_id, attempt)), observation.since_ms)
         for use in uses:
-            if use.job_id != job_id and 0 < own_ms - use.at_ms <= USES_KEPT_MS:
+            before = use.job_id != job_id and 0 < own_ms - use.at_ms <= USES_KEPT_MS
+            if before and _devices_met(record, observation.code, use) == 1:
                 device = observation.device or DeviceRef()
                 other = OtherUse(observation.code, device, use.job_id, use.user, use.image, use.at_ms, record.node)
                 found.append(other)
     return found
 
 
+def _devices_met(record: NodeRecord, code: str, use: Use) -> int:
+    """Return on how many devices the attempt met the code."""
+    keys = [key for key in record.uses if key.partition("@")[0] == code]
+    attempt = (use.job_id, use.attempt)
+    return sum(any((u.job_id, u.attempt) == attempt for u in record.uses[key]) for key in keys)
+
+
 def met_later(before: NodeRecord, record: NodeRecord) -> list[Observation]:
-    """Return the faults whose other uses are others than before: who met them must be told again."""
-    changed = {
-        key: min(use.at_ms for use in {*before.uses.get(key, ())} ^ {*record.uses.get(key, ())})
-        for key in {*before.uses, *record.uses}
-        if before.uses.get(key) != record.uses.get(key)
-    }
+    """Return the faults whose other uses may be others than before: who met them must be told again.
+
+    What a job met on one device changes what it says of another one.
+    """
+    changed: dict[str, int] = {}
+    for key in {*before.uses, *record.uses}:
+        if before.uses.get(key) != record.uses.get(key):
+            first_ms = min(use.at_ms for use in {*before.uses.get(key, ())} ^ {*record.uses.get(key, ())})
+            code = key.partition("@")[0]
+            changed[code] = min(first_ms, changed.get(code, first_ms))
     return [
         fault
         for fault in record.faults
-        if _tells(record, fault)
-        and (since_ms := changed.get(use_key(record, fault))) is not None
-        and fault.last_ms > since_ms
+        if _tells(record, fault) and (since_ms := changed.get(fault.code)) is not None and fault.last_ms > since_ms
     ]

@@ -29,8 +29,15 @@ _SAME_MOMENT_MS: Final = 60_000
 _OVERRULES_HINTS: Final = 60
 _SOON_MS: Final = 120_000
 _ECHOES: Final = ("app.exception",)
-# What an illegal access can be the echo of: the device's memory, engines and bus, not its links.
-_OF_THE_DEVICE: Final = ("gpu", "host.pcie", "host.memory")
+# What words can be the echo of: neither an adapter nor a disk makes a GPU say that its memory or driver is broken.
+# Words that are not here can be the echo of any fault.
+_BEHIND: Final = {
+    "gpu": ("gpu", "fabric", "driver", "host.pcie", "host.memory", "host.power", "host.cpu", "host.lost"),
+    "driver": ("gpu", "fabric", "driver", "host.pcie", "host.memory", "host.power", "host.cpu", "host.lost"),
+    "app.illegal_access": ("gpu", "host.pcie", "host.memory"),
+    "app.numerics": ("gpu.compute", "gpu.memory", "host.memory"),
+    "app.cuda_error": ("gpu", "fabric", "driver", "host.pcie"),
+}
 # Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
 DECISIVE_SEVERITY: Final = 50
 _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
@@ -41,8 +48,9 @@ def _explains(facts: Facts, fault: Observation) -> bool:
     said = spoken(facts)
     if any(has_prefix(fault.cause_code, (code,)) or has_prefix(code, (fault.cause_code,)) for code in said.also):
         return True
-    if said.role == "root" and has_prefix(said.cause_code, ("app.illegal_access",)):
-        return has_prefix(fault.cause_code, _OF_THE_DEVICE)
+    behind = next((f for code, f in _BEHIND.items() if has_prefix(said.cause_code, (code,))), None)
+    if said.role == "root" and behind is not None:
+        return has_prefix(fault.cause_code, behind)
     if not names_another_cause(said):
         return True
     teller = first_root_exit(facts)
