@@ -6,9 +6,9 @@ from typing import Final
 
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformIncident
-from faultlens.internal import Observation
+from faultlens.internal import NodeAnswer, Observation
 from streams.attribution.facts import Facts
-from streams.attribution.roots import UNCERTAIN, candidates, has_prefix, in_window, own_error, spoken
+from streams.attribution.roots import UNCERTAIN, candidates, has_prefix, in_window, node_named, own_error, spoken
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
@@ -39,6 +39,8 @@ _HIDES_BEHIND: Final = {
 }
 # Errors that a program names as its own and that are a shared service's while that is in trouble.
 _ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing")}
+# Roots in a text that a service which a node sees fail can be behind.
+_SERVICE_WORDS: Final = ("platform", "app.data", "app.hang", "app.crash")
 _START_SERVICES: Final = frozenset({"registry"})
 _TERMINATED: Final = frozenset({9, 15})
 
@@ -92,7 +94,8 @@ def power_or_cooling_incident(facts: Facts) -> Finding | None:
 
 def service_fault_on_the_node(facts: Facts) -> Finding | None:
     """A shared service that a held node sees fail (a stale mount, a dead runtime) is the cause, not the node."""
-    if own_error(spoken(facts)) and not has_prefix(spoken(facts).cause_code, ("app.data",)):
+    said = spoken(facts)
+    if said.role == "root" and not has_prefix(said.cause_code, _SERVICE_WORDS):
         return None
     found = [o for o in candidates(facts) if o.cause_class == "platform" and not o.code.startswith("act_")]
     if not found:
@@ -174,16 +177,28 @@ def _of_one_feed(lost: list[Observation]) -> str | None:
 
 def black_hole_node(facts: Facts) -> Finding | None:
     """A node on which starts of different users fail while its checks are green is broken itself."""
-    if facts.started_ms is not None or own_error(spoken(facts)):
+    said = spoken(facts)
+    if facts.started_ms is not None or own_error(said):
         return None
-    for answer in facts.answers:
-        jobs, users = answer.start_failures + 1, answer.start_failure_users + 1
-        if jobs >= _BLACK_HOLE_JOBS and users >= _BLACK_HOLE_USERS and jobs > answer.starts:
-            said = spoken(facts)
-            code = said.cause_code if said.cause_class in ("platform", "driver") else "platform.runtime"
-            item = EvidenceItem(
-                "root", f"agent/{answer.node}", f"{answer.node}-starts", moment_of(answer.up_to_ms),
-                f"{jobs} starts of {users} users failed on {answer.node} within six hours",
-            )  # fmt: skip
-            return Finding(code, "established", item.what, answer.node, items=(item,), advice="retry_elsewhere")
-    return None
+    suspects = [answer for answer in facts.answers if _swallows(answer)]
+    if not suspects:
+        return None
+    worst = _worst(suspects, node_named(facts))
+    jobs, users = worst.start_failures + 1, worst.start_failure_users + 1
+    code = said.cause_code if said.cause_class in ("platform", "driver") else "platform.runtime"
+    what = f"{jobs} starts of {users} users failed on {worst.node} within six hours"
+    item = EvidenceItem("root", f"agent/{worst.node}", f"{worst.node}-starts", moment_of(worst.up_to_ms), what)
+    return Finding(code, "established", what, worst.node, items=(item,), advice="retry_elsewhere")
+
+
+def _swallows(answer: NodeAnswer) -> bool:
+    jobs, users = answer.start_failures + 1, answer.start_failure_users + 1
+    return jobs >= _BLACK_HOLE_JOBS and users >= _BLACK_HOLE_USERS and jobs > answer.starts
+
+
+def _worst(suspects: list[NodeAnswer], named: str | None) -> NodeAnswer:
+    """Return the node that the failure is about: the one that its words name, else the one with most such starts."""
+    for answer in suspects:
+        if answer.node == named:
+            return answer
+    return max(suspects, key=lambda answer: (answer.start_failures - answer.starts, answer.start_failures, answer.node))
