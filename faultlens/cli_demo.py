@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Final, NamedTuple
@@ -24,8 +25,8 @@ from slo.recompute import extent
 from slo.report.collect import collect, view_of
 from slo.report.period import latest_week
 from slo.report.telling import telling
-from slo.scoring import Verdict
-from slo.verdicts import verdicts_of_directory
+from slo.scoring import Key, Verdict
+from slo.verdicts import ATTRIBUTIONS_FILE, verdicts_of_directory
 
 EXAMPLES: Final = Path(__file__).parents[1] / "examples" / "slurm"
 CLUSTER: Final = "lab"
@@ -101,21 +102,38 @@ def _explain(show: _Show, slurm: Path, out: Path) -> str | None:
     here = slurm.relative_to(Path.cwd()) if slurm.is_relative_to(Path.cwd()) else slurm
     show.run("import", "slurm", str(here), "--cluster", CLUSTER, "--timezone", "UTC", "--out", str(events))
     show.run("replay", str(events), "--store", str(out / "store"), "--out", str(out))
-    chosen = most_instructive(verdicts_of_directory(out))
+    if not (out / ATTRIBUTIONS_FILE).exists():  # nothing failed
+        return None
+    chosen = most_instructive(verdicts_of_directory(out), first_impressions(out / ATTRIBUTIONS_FILE))
     if chosen is None:
         return None
     show.run("why", f"{chosen.key.job_id}/{chosen.key.attempt}", "--store", str(out / "store"))
     return chosen.key.job_id
 
 
-def most_instructive(verdicts: list[Verdict]) -> Verdict | None:
-    """Return the verdict that shows most: a machine's fault rather than a user's, observed rather than assumed."""
+def first_impressions(attributions: Path) -> dict[Key, str]:
+    """Return the class that each failure's first verdict named, from a replay's output."""
+    said = [json.loads(line)["data"] for line in attributions.read_text("utf-8").splitlines()]
+    return {
+        Key(verdict["job_id"], verdict["attempt"], verdict.get("loss", 0)): verdict["cause"]["class"]
+        for verdict in said
+        if verdict["revision"] == 1
+    }
+
+
+def most_instructive(verdicts: list[Verdict], first: Mapping[Key, str]) -> Verdict | None:
+    """Return the verdict that shows most: one that evidence turned away from what its end looked like.
+
+    Of those, or where there are none: one that rests on an observation, and on a machine's fault before a user's.
+    """
     failures = [verdict for verdict in verdicts if verdict.settled and not verdict.key.loss]
-    return min(
-        failures,
-        key=lambda v: (_BASES.index(v.basis), _CLASSES.index(v.cause_class), -v.confidence, v.key),
-        default=None,
-    )
+    return min(failures, key=lambda verdict: _tameness(verdict, first), default=None)
+
+
+def _tameness(verdict: Verdict, first: Mapping[Key, str]) -> tuple[bool, int, int, float, Key]:
+    turned = first.get(verdict.key, verdict.cause_class) != verdict.cause_class
+    basis, whose = _BASES.index(verdict.basis), _CLASSES.index(verdict.cause_class)
+    return not turned, basis, whose, -verdict.confidence, verdict.key
 
 
 def _watch(show: _Show, fleet: Fleet, out: Path, report: Path) -> None:

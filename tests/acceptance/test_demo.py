@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faultlens.cli_demo import most_instructive
+from faultlens.cli_demo import first_impressions, most_instructive
 from slo.scoring import Key, Verdict
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
@@ -80,6 +80,12 @@ def verdict(job: str, cause_class: str, basis: str, *, settled: bool = True, los
     return Verdict(Key(job, 1, loss), cause_class, "", basis, 0.9, "", settled, 0)  # type: ignore[arg-type]
 
 
+def test_what_evidence_turned_away_from_its_first_impression_teaches_most() -> None:
+    verdicts = [verdict("1", "hardware", "established"), verdict("2", "driver", "established")]
+    first = {verdicts[0].key: "hardware", verdicts[1].key: "user"}
+    assert most_instructive(verdicts, first) == verdicts[1]
+
+
 def test_an_observed_fault_of_a_machine_teaches_more_than_a_guess_about_a_user() -> None:
     verdicts = [
         verdict("1", "user", "assumed"),
@@ -89,10 +95,19 @@ def test_an_observed_fault_of_a_machine_teaches_more_than_a_guess_about_a_user()
         verdict("5", "hardware", "established", settled=False),
         verdict("0", "hardware", "established", loss=1),
     ]
-    chosen = most_instructive(verdicts)
-    assert chosen is not None
-    assert chosen.key.job_id == "4"
+    assert most_instructive(verdicts, {}) == verdicts[3]
 
 
 def test_where_nothing_failed_there_is_nothing_to_explain() -> None:
-    assert most_instructive([]) is None
+    assert most_instructive([], {}) is None
+
+
+def test_the_first_impression_is_the_first_revision(tmp_path: Path) -> None:
+    said = [("1", 1, "user"), ("1", 2, "driver"), ("2", 1, "platform")]
+    records = [
+        {"data": {"job_id": job, "attempt": 1, "revision": revision, "cause": {"class": cause_class}}}
+        for job, revision, cause_class in said
+    ]
+    file = tmp_path / "attributions.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    assert first_impressions(file) == {Key("1", 1): "user", Key("2", 1): "platform"}
