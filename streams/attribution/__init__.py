@@ -3,7 +3,7 @@
 from streams.attribution.attribute import Verdict, attribute, described
 from streams.attribution.facts import Earlier, End, Exit, Facts, Said
 from streams.attribution.precision import Precision, load_precision
-from streams.attribution.roots import order_ms
+from streams.attribution.roots import behind_our_command, order_ms
 
 __all__ = [
     "Earlier",
@@ -14,6 +14,7 @@ __all__ = [
     "Said",
     "Verdict",
     "attribute",
+    "behind_our_command",
     "described",
     "load_precision",
     "order_ms",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from faultlens.catalogue import fault_ref
@@ -154,6 +155,17 @@ def ranked(observations: list[Observation]) -> list[Observation]:
     competing = [o for o in left if order_ms(o) <= horizon_ms]
     competing.sort(key=lambda o: (-o.severity, order_ms(o), o.id))
     return competing + [o for o in left if order_ms(o) > horizon_ms]
+
+
+def behind_our_command(observations: Iterable[Observation], end_ms: int) -> Observation | None:
+    """Return the fault that made our command: the most severe on the node that we acted on, or on any held one.
+
+    That the job went on after it is no objection: it was our command that ended the job.
+    """
+    known = [o for o in observations if o.role == "root" and not o.synthetic and o.since_ms <= end_ms]
+    acted = {o.node for o in known if o.cause_code == "platform.remediation"}
+    faults = [o for o in known if o.cause_class != "platform" and (not acted or o.node in acted)]
+    return min(faults, key=lambda o: (-o.severity, order_ms(o), o.id), default=None)
 
 
 def holds_part(facts: Facts, observation: Observation) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from faultlens import topics
+from faultlens.causes import class_of
 from faultlens.clock import HOUR_MS, moment_of
 from faultlens.codec import stable_id
 from faultlens.events import Cause, JobTime
 from streams import goodput
+from streams.attribution import behind_our_command
 from streams.job_lifecycle.counting import productive
 from streams.job_lifecycle.record import Attempt, JobRecord, cause_of
 from streams.processor import Emit
@@ -44,14 +46,11 @@ def _bare(cause: Cause | None) -> Cause | None:
 def _policy_cause(job: JobRecord, attempt: Attempt) -> Cause | None:
     """Return the fault behind an end that was no failure, where our own command brought it about."""
     end = attempt.end
-    if end is None or end.outcome not in ("cancelled", "preempted"):
+    if end is None or end.outcome not in ("cancelled", "preempted") or end.command_id is None:
         return None
-    faults = [
-        o
-        for o in attempt.observations.values()
-        if o.role == "root" and o.cause_code == "platform.remediation" and o.since_ms <= end.at_ms
-    ]
-    return Cause("platform", "platform.remediation") if faults and end.command_id is not None else None
+    fault = behind_our_command(attempt.observations.values(), end.at_ms)
+    code = "platform.remediation" if fault is None else fault.cause_code
+    return Cause(class_of(code), code)
 
 
 def due_ms(attempt: Attempt) -> int | None:

@@ -47,7 +47,7 @@ class Judge:
         emits: list[Emit] = []
         if not _settled(attempt) and _complete(attempt, context, now_ms):
             attempt, emits = self._final(job, attempt, end, context, now_ms)
-        if _settled(attempt) and now_ms > attempt.closes_ms + AMENDED_FOR_MS and attempt.label is None:
+        if _settled(attempt) and now_ms >= attempt.closes_ms + AMENDED_FOR_MS and attempt.label is None:
             return attempt, emits
         attempt, more = self._revised(job, attempt, end, context, now_ms)
         return attempt, emits + more
@@ -132,18 +132,17 @@ class Judge:
         """Return the loss with its verdict; an attempt that fails inside the loss's window takes it over."""
         closes_ms = loss.at_ms + WINDOW_AFTER_MS
         decision = loss.decision
-        end = attempt.end
-        if attempt.failed and end is not None and end.at_ms <= closes_ms:
+        if attempt.takes_over(loss):
             if decision is None or decision.withdrawn:
                 return loss, _NO_EMITS
             verdict = replace(decision.verdict, revision=decision.verdict.revision + 1, status="withdrawn")
             withdrawn = Decision(verdict, final_once=decision.final_once, withdrawn=True)
             return replace(loss, decision=withdrawn), [_published(verdict, now_ms)]
-        answered = all(slot.node in loss.answers for slot in loss.lost)
+        answered = all(slot.node in loss.answers for slot in loss.lost) and _told_up_to(context, closes_ms)
         emits: list[Emit] = []
         if (decision is None or not decision.finalised) and answered and now_ms >= closes_ms:
             loss, emits = self._decided(job, attempt, loss, context, now_ms, "final")
-        elif decision is not None and decision.finalised and now_ms > closes_ms + AMENDED_FOR_MS:
+        elif decision is not None and decision.finalised and now_ms >= closes_ms + AMENDED_FOR_MS:
             return loss, emits
         status: Status = "amended" if loss.decision is not None and loss.decision.finalised else "provisional"
         loss, more = self._decided(job, attempt, loss, context, now_ms, status)
@@ -152,14 +151,16 @@ class Judge:
     def _decided(
         self, job: JobRecord, attempt: Attempt, loss: Loss, context: Context, now_ms: int, status: Status
     ) -> tuple[Loss, list[Emit]]:
-        by_ms = loss.at_ms + WINDOW_AFTER_MS if status == "final" else None
-        facts = facts_of_loss(job, attempt, loss, context, by_ms=by_ms)
-        before = loss.decision
+        before, final = loss.decision, status == "final"
+        facts = facts_of_loss(job, attempt, loss, context, by_ms=loss.at_ms + WINDOW_AFTER_MS if final else None)
+        once = before is not None and before.final_once
+        status = "amended" if final and once else status
         verdict = self._record(job, facts, attribute(facts, self._precision), status, before, Lost(0.0, 0.0))
-        if status != "final" and before is not None and _same(before.verdict, verdict):
+        if not final and before is not None and not before.withdrawn and _same(before.verdict, verdict):
             return loss, _NO_EMITS
-        finalised = status == "final" or (before is not None and before.finalised)
-        return replace(loss, decision=Decision(verdict, finalised, final_once=finalised)), [_published(verdict, now_ms)]
+        finalised = final or (before is not None and before.finalised)
+        decision = Decision(verdict, finalised, final_once=once or final)
+        return replace(loss, decision=decision), [_published(verdict, now_ms)]
 
 
 def _settled(attempt: Attempt) -> bool:
@@ -171,8 +172,12 @@ def _settled(attempt: Attempt) -> bool:
 def _complete(attempt: Attempt, context: Context, now_ms: int) -> bool:
     """Return whether the job's clock, the context's and every node's answer have passed the window's end."""
     closes_ms = attempt.closes_ms
-    told = context.clock_ms is None or context.clock_ms >= closes_ms
-    return now_ms >= closes_ms and told and not unanswered(attempt)
+    return now_ms >= closes_ms and _told_up_to(context, closes_ms) and not unanswered(attempt)
+
+
+def _told_up_to(context: Context, closes_ms: int) -> bool:
+    """Return whether the context's clock has come this far, as far as it is known."""
+    return context.clock_ms is None or context.clock_ms >= closes_ms
 
 
 def _as_labelled(attempt: Attempt) -> bool:
@@ -204,7 +209,7 @@ def _published(verdict: JobAttributed, now_ms: int) -> Emit:
 
 def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by_ms: int | None) -> Facts:
     """Return all that a verdict on the attempt rests on, of what had arrived by `by_ms` (None: by now)."""
-    held = {slot.node: slot.devices for slot in attempt.slots.values()}
+    held = {slot.node: slot.devices for slot in attempt.answering.values()}
     label = attempt.label
     if label is not None and by_ms is not None and label.arrived_ms > by_ms:
         label = None
@@ -220,6 +225,7 @@ def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by
         suspects=attempt.suspects,
         earlier=_earlier(job, attempt),
         how=how_it_failed(attempt),
+        steps_after=_steps_after(attempt, facts),
         lost_capacity=waiting is not None and waiting.lost_capacity,
         pending=Said() if waiting is None else waiting.said,
         label=None if label is None else label.label,
@@ -227,6 +233,12 @@ def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by
         label_source="" if label is None else label.source,
         label_ms=0 if label is None else label.at_ms,
     )
+
+
+def _steps_after(attempt: Attempt, facts: Facts) -> dict[str, int]:
+    """Return the steps after each observation; what hit the attempt in a loss is not cleared by those of the rest."""
+    hit = {slot.node for loss in attempt.losses if attempt.takes_over(loss) for slot in loss.lost}
+    return {o.id: facts.steps_after.get(o.id, 0) for o in facts.observations if o.node not in hit}
 
 
 def facts_of_loss(job: JobRecord, attempt: Attempt, loss: Loss, context: Context, *, by_ms: int | None) -> Facts:
@@ -258,7 +270,7 @@ def _shared(
     by_ms: int | None,
 ) -> Facts:
     observations = [
-        o for o in attempt.observations.values() if o.node in held and (by_ms is None or o.arrived_ms <= by_ms)
+        o for o in attempt.observations.values() if _hits(o, held) and (by_ms is None or o.arrived_ms <= by_ms)
     ]
     places = _Places(held, answers, observations, job.cluster)
     ledger = attempt.ledger
@@ -287,6 +299,16 @@ def _shared(
         reports_progress=ledger is not None and goodput.last_progress_ms(ledger) is not None,
         last_progress_ms=None if ledger is None else goodput.last_progress_ms(ledger),
     )
+
+
+def _hits(observation: Observation, held: Mapping[str, tuple[int, ...] | None]) -> bool:
+    """Return whether the observation is about what was held, as far as its device is known."""
+    if observation.node not in held:
+        return False
+    devices, device = held[observation.node], observation.device
+    if observation.whole_node or devices is None or device is None or device.index is None:
+        return True
+    return device.index in devices
 
 
 class _Places:

@@ -21,6 +21,7 @@ from faultlens.events import (
     JobStarted,
     JobSubmitted,
     RankExited,
+    Slot,
 )
 from faultlens.internal import NodeAnswer, NodeEvidence, NodeNews
 from streams import goodput
@@ -218,13 +219,20 @@ def _on_resized(
 
 
 def _with_loss(attempt: Attempt, event: Event, data: JobResized) -> tuple[Loss, ...]:
-    """Return the losses with this one; the same nodes within five minutes are the same loss."""
-    nodes = {slot.node for slot in data.lost}
+    """Return the losses with this one; the same nodes or devices within five minutes are the same loss."""
     for loss in attempt.losses:
-        if abs(loss.at_ms - event.time_ms) <= SAME_LOSS_MS and nodes == {slot.node for slot in loss.lost}:
+        if abs(loss.at_ms - event.time_ms) <= SAME_LOSS_MS and _same_slots(loss.lost, data.lost):
             return attempt.losses
     number = len(attempt.losses) + 1
     return (*attempt.losses, Loss(number, event.time_ms, event.id, event.source, data.lost, data.reason))
+
+
+def _same_slots(one: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
+    devices = {slot.node: slot.devices for slot in other}
+    return devices.keys() == {slot.node for slot in one} and all(
+        slot.devices is None or (theirs := devices[slot.node]) is None or not {*slot.devices}.isdisjoint(theirs)
+        for slot in one
+    )
 
 
 def _on_ended(

@@ -78,7 +78,10 @@ class JobLifecycleProcessor:
         if isinstance(event.data, JobAllocated | JobResized):
             new = [slot for node, slot in attempt.slots.items() if before.slots.get(node) != slot]
             emits += telling.held(job, attempt, new, now_ms)
-            attempt = replace(attempt, told=None) if new else attempt
+            attempt = replace(attempt, told=None) if new or isinstance(event.data, JobResized) else attempt
+        if isinstance(event.data, JobResized):
+            gone = [slot for node, slot in before.slots.items() if node not in {*attempt.slots, *attempt.gone}]
+            emits += telling.left(job, attempt, gone, event.time_ms, now_ms)
         if before.closed is not None and attempt.closed is None and attempt.end is None:
             emits += telling.held(job, attempt, list(attempt.slots.values()), now_ms)
         if before.allocated_ms is None and attempt.allocated_ms is not None:
@@ -185,7 +188,7 @@ def _due(job: JobRecord, attempt: Attempt) -> list[int]:
         resting.due_ms(attempt),
     ]
     for loss in attempt.losses:
-        if loss.decision is None or not loss.decision.finalised:
+        if not attempt.takes_over(loss) and (loss.decision is None or not loss.decision.finalised):
             closes_ms = loss.at_ms + WINDOW_AFTER_MS
             due.append(max(closes_ms, loss.sent_ms + RESEND_MS))
     if attempt.failed and (attempt.decision is None or attempt.decision.withdrawn or not attempt.decision.finalised):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from faultlens.clock import DAY_MS, MINUTE_MS, SECOND_MS
 from faultlens.events import FAILURES, Cause, JobAttributed, JobLabelled, Slot
@@ -82,6 +83,13 @@ class Loss(Struct, frozen=True, omit_defaults=True):
     sent_ms: int = 0
 
 
+def _joined(held: Slot | None, lost: Slot) -> Slot:
+    """Return what was held of a node before some of its devices were lost."""
+    if held is None or lost.devices is None or held.devices is None:
+        return lost if held is None else replace(held, devices=None)
+    return replace(held, devices=tuple(sorted({*held.devices, *lost.devices})))
+
+
 class Attempt(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of an attempt. `heard_ms` and `heard_at_ms`: its reporters' last record, by its own
     time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, and
@@ -140,6 +148,20 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
             # What made us close it may have come long after its reporters' last word.
             return max(self.closed.at_ms + WINDOW_AFTER_MS, self.closed.arrived_ms)
         return max((end.at_ms for end in self.ends.values()), default=0) + WINDOW_AFTER_MS
+
+    @property
+    def answering(self) -> dict[str, Slot]:
+        """What answers for the end: what is held, and what was lost so shortly before that the loss counts for it."""
+        lost = [slot for loss in self.losses if self.takes_over(loss) for slot in loss.lost]
+        slots = dict(self.slots)
+        for slot in lost:
+            slots[slot.node] = _joined(slots.get(slot.node), slot)
+        return slots
+
+    def takes_over(self, loss: Loss) -> bool:
+        """Return whether the attempt failed inside the loss's window, so that the loss is none of its own."""
+        end = self.end
+        return self.failed and end is not None and end.at_ms <= loss.at_ms + WINDOW_AFTER_MS
 
     @property
     def gpus(self) -> int:

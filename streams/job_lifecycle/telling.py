@@ -92,19 +92,20 @@ def released(job: JobRecord, attempt: Attempt, now_ms: int, known: Known) -> tup
     if end is None:
         return attempt, []
     word = (opens_ms(attempt), attempt.closes_ms, end.outcome)
-    nodes = list(attempt.slots)
+    slots = attempt.answering
+    nodes = list(slots)
     if word == attempt.told:
         if not attempt.failed or now_ms < attempt.sent_ms + RESEND_MS:
             return attempt, []
         nodes = unanswered(attempt)
-    emits = [_release(job, attempt, end, attempt.slots[node], now_ms, known) for node in nodes]
+    emits = [_release(job, attempt, end, slots[node], now_ms, known) for node in nodes]
     return replace(attempt, told=word, sent_ms=now_ms), emits
 
 
 def unanswered(attempt: Attempt) -> list[str]:
     """Return the nodes whose evidence is not known to be complete up to the end of the window."""
-    closes_ms = attempt.closes_ms
-    return [node for node in attempt.slots if node not in attempt.answers or attempt.answers[node].up_to_ms < closes_ms]
+    closes_ms, answers = attempt.closes_ms, attempt.answers
+    return [node for node in attempt.answering if node not in answers or answers[node].up_to_ms < closes_ms]
 
 
 def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int, known: Known) -> Emit:
@@ -128,6 +129,32 @@ def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int
     )
     key = stable_id(job.job_id, attempt.attempt, slot.node, "released", data.opens_ms, data.closes_ms, now_ms)
     return Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data)
+
+
+def left(job: JobRecord, attempt: Attempt, slots: list[Slot], at_ms: int, now_ms: int) -> list[Emit]:
+    """Return the word to nodes that the attempt gave back while it goes on elsewhere, and lost nothing by that."""
+    return [
+        Emit(
+            topics.ALLOCATIONS,
+            slot.node,
+            stable_id(job.job_id, attempt.attempt, slot.node, "left", at_ms),
+            now_ms,
+            Released(
+                node=slot.node,
+                job_id=job.job_id,
+                attempt=attempt.attempt,
+                cluster=attempt.cluster or job.cluster,
+                at_ms=at_ms,
+                failed=False,
+                started=attempt.started_ms is not None,
+                devices=slot.devices,
+                user=job.user,
+                image=job.image,
+                since_ms=attempt.allocated_ms or 0,
+            ),
+        )
+        for slot in slots
+    ]
 
 
 def lost(job: JobRecord, attempt: Attempt, loss: Loss, now_ms: int) -> tuple[Loss, list[Emit]]:

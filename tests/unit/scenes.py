@@ -153,14 +153,16 @@ class Scene:
         return sorted(self._told, key=lambda told: told[0])
 
     def run(self, until: float, *others: Scene) -> Run:
-        """Play the scene, with those of other clusters, to the end of `until`."""
+        """Play what arrives by `until` of the scene and of those of other clusters, and let time pass to it."""
         sent: list[Sent] = []
         pump = Pump([Task(role) for role in roles()], lambda record, _at_ms: sent.append(record))
         told = sorted((t for scene in (self, *others) for t in scene.events()), key=lambda one: one[0])
         for number, (arrived_ms, event) in enumerate(told, 1):
+            if arrived_ms > at_ms(until):
+                break
             pump.take(Entry("scene", number, encode(event), event, arrived_ms=arrived_ms), event)
         pump.finish(at_ms(until))
-        assert not [s for s in sent if s.topic == topics.DEAD_LETTERS]
+        assert not [s.event.data for s in sent if s.topic == topics.DEAD_LETTERS]
         return Run(sent)
 
     # --- nodes -----------------------------------------------------------------------------------------

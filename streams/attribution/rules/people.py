@@ -9,7 +9,7 @@ from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.attribution.facts import Facts
-from streams.attribution.roots import candidates, own_error, spoken
+from streams.attribution.roots import behind_our_command, own_error, spoken
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
@@ -40,11 +40,10 @@ def ended_by_our_command(facts: Facts) -> Finding | None:
     item = EvidenceItem(
         "context", facts.end.source, facts.end.id, moment_of(facts.end.at_ms), f"ended by command {command_id}"
     )
-    faults = [o for o in candidates(facts) if o.cause_class != "platform"]
-    if not faults:
+    fault = behind_our_command(facts.observations, facts.end.at_ms)
+    if fault is None:
         root = EvidenceItem("root", item.source, item.id, item.time, item.what)
         return Finding("platform.remediation", "established", "Ended by our own command", items=(root,))
-    fault = faults[0]
     return Finding(
         fault.cause_code, "established", f"{fault.meaning} on {fault.node}, for which our command ended the job",
         fault.node, fault.device, roots=(fault,), items=(item,),

@@ -1,0 +1,192 @@
+"""How attempts end: who is right about it, what is taken back, and ends that nobody reports."""
+
+from __future__ import annotations
+
+from faultlens.events import JobCheckpoint, JobLabelled
+from tests.unit.scenes import ILLEGAL, MISTAKE, PEER, UNKNOWN, Scene
+
+OWN = ("app.exception", "supported", None, "do_not_retry")
+
+
+def job(until: float = 60, steps_until: float = 10) -> Scene:
+    scene = Scene().node("n1", "n2", until=until)
+    return scene.job("j", "n1", "n2").steps("j", 0.5, steps_until)
+
+
+# --- two words on one end ------------------------------------------------------------------------------
+
+
+def test_a_scheduler_that_says_cancelled_withdraws_the_verdict_and_a_failure_after_that_amends_it() -> None:
+    scene = job().exit(10, "j", 0, "n1", MISTAKE).end(10.2, "j")
+    scene.end(10.3, "j", "cancelled", source="scheduler/s", arrives=18)
+    assert scene.run(30).statuses("j") == ["provisional", "final", "withdrawn"]
+    assert scene.run(30).counted("job_success") == (0, 0, {})
+    scene.end(10.4, "j", "failed", source="scheduler/s", arrives=20)
+    run = scene.run(40)
+    assert run.statuses("j") == ["provisional", "final", "withdrawn", "provisional", "amended"]
+    assert run.told("j") == OWN
+
+
+def test_a_verdict_that_was_withdrawn_before_it_was_final_becomes_final_when_the_job_failed_after_all() -> None:
+    scene = job().exit(10, "j", 0, "n1", MISTAKE).end(10.2, "j").end(10.3, "j", "cancelled", source="scheduler/s")
+    run = scene.end(10.4, "j", "failed", source="scheduler/s", arrives=13).run(40)
+    assert run.statuses("j") == ["provisional", "withdrawn", "provisional", "final"]
+
+
+def test_the_window_closes_after_the_later_of_two_ends_and_time_is_allocated_to_the_schedulers() -> None:
+    scene = job().exit(10, "j", 0, "n1", MISTAKE).end(10.2, "j").end(14, "j", source="scheduler/s")
+    run = scene.fault(17, "n1", "other", "compute_mismatch", 0).run(40)
+    assert run.statuses("j").count("final") == 1
+    assert sum(run.ledger("j").values()) == 14 * 4
+    assert any("compute_mismatch" in item.what for item in run.verdict("j").evidence)
+
+
+def test_a_preempted_attempt_has_no_verdict_and_leaves_the_objective() -> None:
+    scene = job().exit(10, "j", 0, "n1", exit_code=143, signal=15).end(10.1, "j", exit_code=143, signal=15)
+    run = scene.end(10.2, "j", "preempted", source="scheduler/s", signal=15).run(40)
+    assert run.statuses("j") == ["provisional", "withdrawn"]
+    assert run.counted("job_success") == (0, 0, {})
+
+
+# --- our own commands ------------------------------------------------------------------------------------
+
+
+def commanded(outcome: str, *, fault: bool) -> Scene:
+    scene = job(steps_until=30)
+    if fault:
+        scene.fault(5, "n1", "xid", "74", 1)
+    scene.fault(6, "n2", "nic", "link_flap")
+    scene.act(29, "n1", "drain", actor="faultlens", command_id="cmd-1")
+    scene.exit(30, "j", 0, "n1", exit_code=143, signal=15)
+    return scene.end(30.1, "j", outcome, exit_code=143, signal=15, command_id="cmd-1")  # type: ignore[arg-type]
+
+
+def test_a_job_that_our_drain_ended_is_charged_to_the_fault_behind_the_drain_though_it_went_on_after_that() -> None:
+    run = commanded("failed", fault=True).run(60)
+    assert run.told("j") == ("fabric.nvlink.link", "established", "n1/1", "retry_elsewhere")
+    assert run.verdict("j").rule == "ended_by_our_command"
+
+
+def test_without_a_fault_on_the_node_that_we_acted_on_the_command_is_to_blame() -> None:
+    assert commanded("failed", fault=False).run(60).told("j") == ("platform.remediation", "established", None, "retry")
+
+
+def test_a_preemption_by_our_command_costs_time_on_the_account_of_the_fault() -> None:
+    run = commanded("preempted", fault=True).run(60)
+    assert run.revisions("j") == []
+    assert "lost_work hardware" in run.ledger("j")
+    assert "lost_work platform" in commanded("preempted", fault=False).run(60).ledger("j")
+
+
+# --- labels ----------------------------------------------------------------------------------------------
+
+
+def label(minute: float, code: str = "gpu.compute.wrong_result") -> tuple[float, JobLabelled, str]:
+    return minute, JobLabelled("j", 1, "hardware", code, by="jo", node="n1"), "operator/jo"
+
+
+def test_a_label_before_the_final_verdict_becomes_the_final_one_at_the_windows_end() -> None:
+    scene = job().exit(10, "j", 0, "n1", MISTAKE).end(10.2, "j")
+    run = scene.say(*label(12)).run(40)
+    assert run.statuses("j")[-1] == "final"
+    assert run.told("j") == ("gpu.compute.wrong_result", "established", "n1", "retry_elsewhere")
+
+
+def test_a_label_after_it_amends_it_and_only_a_later_label_changes_that() -> None:
+    scene = job(100).exit(10, "j", 0, "n1", MISTAKE).end(10.2, "j").say(*label(40))
+    scene.fault(10, "n1", "xid", "79", 0, arrives=50)
+    run = scene.run(60)
+    assert (run.statuses("j")[-1], run.verdict("j").cause.code) == ("amended", "gpu.compute.wrong_result")
+    again = scene.say(*label(70, "gpu.memory.uncorrectable")).run(90)
+    assert again.verdict("j").cause.code == "gpu.memory.uncorrectable"
+
+
+def test_a_label_on_an_attempt_that_did_not_fail_is_no_verdict() -> None:
+    run = job().end(10, "j", "succeeded").say(*label(12)).run(40)
+    assert run.revisions("j") == []
+
+
+# --- ends that nobody reports ----------------------------------------------------------------------------
+
+
+def test_an_attempt_whose_node_fell_silent_is_closed_at_its_reporters_last_word() -> None:
+    scene = Scene().node("n1", until=9).node("n2", "n3", "n4", until=40)
+    run = scene.job("j", "n1", "n2").steps("j", 0.5, 9).alive("j", 1, 10).run(40)
+    assert run.told("j") == ("host.lost.silent", "established", "n1", "retry_elsewhere")
+    assert sum(run.ledger("j").values()) == 9 * 4
+    assert run.counted("job_success") == (0, 1, {"hardware": 1})
+
+
+def test_an_attempt_whose_devices_were_given_to_another_job_is_closed() -> None:
+    scene = Scene().node("n1", "n2", until=40).job("j", "n1").alive("j", 1, 6)
+    run = scene.job("next", "n1", minute=15, user="bob").alive("next", 16, 40).run(40)
+    assert run.told("j") == ("app.crash", "assumed", None, "retry")
+    assert run.revisions("next") == []
+
+
+def test_an_attempt_that_goes_on_telling_is_not_closed_by_another_that_shares_its_gpu() -> None:
+    scene = Scene().node("n1", "n2", until=40).job("j", "n1").alive("j", 1, 40)
+    assert scene.job("next", "n1", minute=15, user="bob").alive("next", 16, 40).run(40).revisions("j") == []
+
+
+def test_an_attempt_is_closed_five_minutes_after_its_next_one_was_allocated() -> None:
+    scene = Scene().node("n1", "n2", until=40).job("j", "n1").alive("j", 1, 6)
+    scene.attempt("j", "n2", minute=8, number=2).alive("j", 9, 39, number=2)
+    assert scene.run(12.5).revisions("j") == []
+    assert scene.run(40).told("j") == ("app.crash", "assumed", None, "retry")
+
+
+def test_replicas_live_side_by_side_and_do_not_close_each_other() -> None:
+    scene = Scene().node("n1", "n2", until=40).job("srv", "n1", workload="inference").alive("srv", 1, 6)
+    scene.attempt("srv", "n2", minute=8, number=2).alive("srv", 9, 39, number=2)
+    assert scene.run(40).revisions("srv") == []
+
+
+def test_a_reporter_that_is_silent_for_an_hour_has_lost_its_job() -> None:
+    scene = Scene().node("n1", "n2", until=120).job("j", "n1").alive("j", 1, 10)
+    assert scene.run(68).revisions("j") == []
+    assert scene.run(80).told("j") == ("app.crash", "assumed", None, "retry")
+
+
+def test_one_that_never_says_alive_is_not_missed() -> None:
+    scene = Scene().node("n1", "n2", until=120).job("j", "n1").steps("j", 0.5, 5)
+    assert scene.run(120).revisions("j") == []
+
+
+def test_a_word_after_the_end_that_we_concluded_takes_it_back_and_a_real_end_is_amended() -> None:
+    scene = Scene().node("n1", "n2", until=200).job("j", "n1").alive("j", 1, 10).alive("j", 90, 100)
+    reopened = scene.run(95)
+    assert reopened.statuses("j") == ["provisional", "final", "withdrawn"]
+    run = scene.exit(100, "j", 0, "n1", MISTAKE).end(100.1, "j").run(120)
+    assert run.statuses("j")[-1] == "amended"
+    assert run.told("j") == OWN
+
+
+# --- several attempts ------------------------------------------------------------------------------------
+
+
+def test_attempts_have_verdicts_of_their_own() -> None:
+    scene = job().fault(9.99, "n1", "xid", "79", 0).exit(10, "j", 0, "n1", UNKNOWN).end(10.1, "j")
+    scene.attempt("j", "n2", minute=12, number=2).exit(15, "j", 0, "n2", ILLEGAL, number=2).end(15.1, "j", number=2)
+    run = scene.run(40)
+    assert run.told("j")[0] == "gpu.off_bus"
+    assert run.told("j", 2)[0] == "app.illegal_access"
+
+
+def test_a_checkpoint_that_is_told_late_saves_the_work_before_it() -> None:
+    scene = job(steps_until=10.5).exit(10.6, "j", 0, "n1", MISTAKE).end(10.7, "j")
+    assert scene.run(40).ledger("j")["lost_work user"] == round((10.7 - 0.5) * 4, 2)
+    late = scene.say(9.5, JobCheckpoint("j", 1, 18, 6.0, ok=True), "launcher/l", arrives=12).run(40)
+    assert late.ledger("j")["lost_work user"] < 6
+
+
+# --- two clusters ----------------------------------------------------------------------------------------
+
+
+def test_what_concerns_one_cluster_does_not_concern_another() -> None:
+    stale = "OSError: [Errno 116] Stale file handle: '/data/x'"
+    one = job().exit(10, "j", 0, "n1", PEER).end(10.2, "j")
+    two = Scene("c2").node("c2:n1").job("c2:j", "c2:n1").incident(9, "storage", name="i1")
+    run = one.run(40, two.exit(10, "c2:j", 0, "c2:n1", stale).end(10.2, "c2:j"))
+    assert run.told("c2:j")[:2] == ("platform.storage.mount", "established")
+    assert run.verdict("j").cause.cause_class != "platform"
