@@ -57,7 +57,7 @@ def _noted(record: NodeRecord, observations: tuple[Observation, ...]) -> NodeRec
 
 def _cured_before(fault: Observation, observation: Observation) -> bool:
     lasts = fault.role in LASTING and fault.clears != ("once",)
-    return lasts and fault.until_ms is not None and fault.until_ms < observation.since_ms
+    return lasts and fault.until_ms is not None and fault.until_ms <= observation.since_ms
 
 
 def _fold_key(observation: Observation) -> tuple[str, ...]:

@@ -196,6 +196,7 @@ def of_act(record: NodeRecord, event: Event, act: NodeActed, *, now_ms: int) -> 
         code=f"act_{act.action}",
         since_ms=event.time_ms,
         last_ms=event.time_ms,
+        until_ms=event.time_ms,
         arrived_ms=now_ms,
         cause_class="platform",
         cause_code=code,
