@@ -12,7 +12,7 @@ from faultlens.signatures import SignatureSet, load_signatures
 from faultlens.topics import CONTEXT
 from streams.attribution import load_precision
 from streams.fleet_context import FleetContextProcessor
-from streams.job_lifecycle import JobLifecycleProcessor
+from streams.job_lifecycle import JobLifecycleProcessor, StartLimits
 from streams.node_health import NodeHealthProcessor
 from streams.objectives import ObjectivesProcessor
 from streams.runtime.records import Role
@@ -21,7 +21,7 @@ from streams.runtime.records import Role
 def build_roles(catalogue: Catalogue, signatures: SignatureSet, objectives: Objectives) -> list[Role]:
     """Return the roles in the order in which they take a record that several read, and in which they end."""
     node = NodeHealthProcessor(catalogue, count_every_ms=6 * HOUR_MS)
-    job = JobLifecycleProcessor(signatures, load_precision(), catalogue.version)
+    job = JobLifecycleProcessor(signatures, load_precision(), catalogue.version, _start_limits(objectives))
     fleet = FleetContextProcessor()
     slo = ObjectivesProcessor(objectives, every_ms=HOUR_MS)
     return [
@@ -30,6 +30,15 @@ def build_roles(catalogue: Catalogue, signatures: SignatureSet, objectives: Obje
         Role(fleet, fleet.topics),
         Role(slo, slo.topics),
     ]
+
+
+def _start_limits(objectives: Objectives) -> StartLimits:
+    """Return the limits of `job_start` as the objectives say them; the contract's where they say none."""
+    usual = StartLimits()
+    if "job_start" not in objectives:
+        return usual
+    objective = objectives["job_start"]
+    return StartLimits(objective.within_ms or usual.within_ms, objective.pending_limit_ms or usual.pending_ms)
 
 
 def load_roles(

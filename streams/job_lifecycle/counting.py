@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens.clock import MINUTE_MS
@@ -23,10 +22,6 @@ from streams.samples import (
     start_due_ms,
     success_amount,
 )
-
-# Contract, "What counts": user code within ten minutes of the allocation; half an hour of waiting for lost capacity.
-START_WITHIN_MS: Final = 10 * MINUTE_MS
-PENDING_LIMIT_MS: Final = 30 * MINUTE_MS
 
 
 def place_of(job: JobRecord, attempt: Attempt) -> Place:
@@ -61,22 +56,41 @@ def _started_ms(attempt: Attempt) -> int | None:
     return attempt.allocated_ms if attempt.exits_total or progressed else None
 
 
-def counted(job: JobRecord, attempt: Attempt, now_ms: int) -> tuple[Attempt, list[Emit]]:
-    """Return the attempt with what it counts for told, and samples for what changed since it was last told."""
+class StartLimits(Struct, frozen=True):
+    """Contract, "What counts": user code within ten minutes of the allocation; half an hour for lost capacity."""
+
+    within_ms: int = 10 * MINUTE_MS
+    pending_ms: int = 30 * MINUTE_MS
+
+
+def counted(job: JobRecord, attempt: Attempt, limits: StartLimits, now_ms: int) -> tuple[Attempt, list[Emit]]:
+    """Return the attempt with what it counts for told, and samples for what changed since it was last told.
+
+    Nothing is told while nobody has said of which cluster the job is: it would count nowhere.
+    """
+    if not (attempt.cluster or job.cluster):
+        return attempt, []
     end = attempt.end
     start = _start(job, attempt)
-    began = start_amount(start, now_ms, within_ms=START_WITHIN_MS, pending_limit_ms=PENDING_LIMIT_MS)
+    began = start_amount(start, now_ms, within_ms=limits.within_ms, pending_limit_ms=limits.pending_ms)
     succeeded = success_amount(
         started=start.started_ms is not None or start.outcome == "succeeded",
         outcome=start.outcome,
         blame=start.blame,
         workload=job.workload,
     )
-    started_ms = start.started_ms if start.started_ms is not None else now_ms
     ended_ms = now_ms if end is None else end.at_ms
-    attempt, emits = _told(job, attempt, "job_start", min(started_ms, ended_ms), began)
+    attempt, emits = _told(job, attempt, "job_start", _start_counts_ms(start, ended_ms, limits, now_ms), began)
     attempt, more = _told(job, attempt, "job_success", ended_ms, succeeded)
     return attempt, emits + more
+
+
+def _start_counts_ms(start: Start, ended_ms: int, limits: StartLimits, now_ms: int) -> int:
+    """Return the time at which a start counts: when it happened, or when it was overdue, or at the end."""
+    if start.started_ms is not None:
+        return min(start.started_ms, ended_ms)
+    due_ms = start_due_ms(start, within_ms=limits.within_ms, pending_limit_ms=limits.pending_ms)
+    return min(ended_ms, now_ms if due_ms is None else due_ms)
 
 
 def _told(job: JobRecord, attempt: Attempt, objective: str, at_ms: int, amount: Amount) -> tuple[Attempt, list[Emit]]:
@@ -101,8 +115,9 @@ def productive(job: JobRecord, attempt: Attempt, changes: tuple[goodput.Change, 
     return sample_emits(goodput_samples(place_of(job, attempt), changes), about=about, time_ms=now_ms)
 
 
-def due_ms(job: JobRecord, attempt: Attempt) -> int | None:
+def due_ms(job: JobRecord, attempt: Attempt, limits: StartLimits) -> int | None:
     """Return when what the attempt counts for may change by time alone."""
+    if "job_start" in attempt.counted:
+        return None
     start = _start(job, attempt)
-    due = start_due_ms(start, within_ms=START_WITHIN_MS, pending_limit_ms=PENDING_LIMIT_MS)
-    return due if "job_start" not in attempt.counted else None
+    return start_due_ms(start, within_ms=limits.within_ms, pending_limit_ms=limits.pending_ms)

@@ -116,26 +116,30 @@ def _on_allocated(
     at_ms = event.time_ms if attempt.allocated_ms is None else min(attempt.allocated_ms, event.time_ms)
     slots = {**attempt.slots, **{s.node: s for s in data.allocation if s.node not in attempt.gone}}
     attempt = replace(attempt, cluster=data.cluster, slots=slots, allocated_ms=at_ms)
-    gpus = attempt.gpus or job.gpus
     ledger = attempt.ledger
     if ledger is None:
-        ledger = opened_ledger(job, attempt, at_ms, gpus)
-    elif ledger.gpus != gpus:
-        ledger = goodput.on_resized(ledger, ledger.from_ms, gpus)
+        ledger = opened_ledger(job, attempt, at_ms)
+    elif (at_ms, attempt.gpus) != (ledger.from_ms, ledger.gpus) and not ledger.sizes:
+        ledger = goodput.on_allocated(ledger, at_ms, attempt.gpus or job.gpus)
     return job, replace(attempt, ledger=ledger)
 
 
-def opened_ledger(job: JobRecord, attempt: Attempt, at_ms: int, gpus: int) -> goodput.Ledger:
+def opened_ledger(job: JobRecord, attempt: Attempt, at_ms: int) -> goodput.Ledger:
     """Return a new ledger for the attempt, which goes on from the attempt before it."""
     before = job.attempts.get(attempt.attempt - 1)
     ledger = goodput.open_ledger(
         attempt.attempt,
         at_ms,
-        gpus,
+        attempt.gpus or job.gpus,
         keeps_work=goodput.keeps_work(job.workload),
         previous=before.ledger if before is not None else None,
     )
     return ledger if attempt.started_ms is None else goodput.on_started(ledger, attempt.started_ms)
+
+
+def _ledger(job: JobRecord, attempt: Attempt, at_ms: int) -> goodput.Ledger:
+    """Return the attempt's ledger; what is heard before the allocation opens one, which the allocation corrects."""
+    return attempt.ledger or opened_ledger(job, attempt, at_ms)
 
 
 def _on_started(
@@ -162,19 +166,15 @@ def _on_progress(
 ) -> tuple[JobRecord, Attempt]:
     if attempt.stalled_ms is not None and event.time_ms > attempt.stalled_ms:
         attempt = replace(attempt, stalled_ms=None, suspects=())
-    if attempt.ledger is None:
-        return job, attempt
-    ledger = goodput.on_progress(attempt.ledger, event.time_ms, data.step, data.step_time_s)
+    ledger = goodput.on_progress(_ledger(job, attempt, event.time_ms), event.time_ms, data.step, data.step_time_s)
     return job, replace(attempt, ledger=ledger)
 
 
 def _on_checkpoint(
     intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobCheckpoint, now_ms: int
 ) -> tuple[JobRecord, Attempt]:
-    if attempt.ledger is None:
-        return job, attempt
     ledger = goodput.on_checkpoint(
-        attempt.ledger,
+        _ledger(job, attempt, event.time_ms),
         event.time_ms,
         data.step,
         data.duration_s,
@@ -182,11 +182,22 @@ def _on_checkpoint(
         restored=data.restored,
         blocking=data.blocking,
     )
-    before = job.attempts.get(attempt.attempt - 1)
-    if data.restored and data.ok and before is not None and before.ledger is not None:
-        before = replace(before, ledger=goodput.on_next_restore(before.ledger, data.step))
-        job = replace(job, attempts=with_attempt(job, before))
+    if data.restored and data.ok:
+        job = _restored(job, attempt.attempt, data.step)
     return job, replace(attempt, ledger=ledger)
+
+
+def _restored(job: JobRecord, number: int, step: int) -> JobRecord:
+    """Return the job with earlier attempts told what of their work was kept, back to the one that did the step."""
+    for earlier in sorted((n for n in job.attempts if n < number), reverse=True):
+        attempt = job.attempts[earlier]
+        if attempt.ledger is None:
+            continue
+        told = replace(attempt, ledger=goodput.on_next_restore(attempt.ledger, step))
+        job = replace(job, attempts=with_attempt(job, told))
+        if attempt.ledger.base_step < step:
+            break
+    return job
 
 
 def _on_rank_exited(

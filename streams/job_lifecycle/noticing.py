@@ -13,7 +13,6 @@ from faultlens.events import Cause, EvidenceItem, JobFinding, JobProgress
 from streams.attribution import described
 from streams.findings import Crash, LowBandwidth, crash_loop, hang_since, low_bandwidth, observe_ranks, persistent
 from streams.goodput import Ledger
-from streams.job_lifecycle.counting import PENDING_LIMIT_MS
 from streams.job_lifecycle.deciding import how_it_failed
 from streams.job_lifecycle.record import Attempt, JobRecord
 from streams.processor import Emit
@@ -152,12 +151,12 @@ def _crash(attempt: Attempt) -> Crash | None:
 # --- before a job runs ---------------------------------------------------------------------------------
 
 
-def waiting_due_ms(job: JobRecord) -> int | None:
+def waiting_due_ms(job: JobRecord, limit_ms: int) -> int | None:
     """Return when a wait for lost capacity becomes a finding."""
     waiting = job.waiting
     if waiting is None or not waiting.lost_capacity or waiting.found or _is_over(job, waiting.attempt):
         return None
-    return waiting.since_ms + PENDING_LIMIT_MS
+    return waiting.since_ms + limit_ms
 
 
 def _is_over(job: JobRecord, number: int | None) -> bool:
@@ -165,9 +164,9 @@ def _is_over(job: JobRecord, number: int | None) -> bool:
     return any(a.allocated_ms is not None or a.end is not None for a in attempts)
 
 
-def waiting(job: JobRecord, now_ms: int) -> tuple[JobRecord, list[Emit]]:
+def waiting(job: JobRecord, limit_ms: int, now_ms: int) -> tuple[JobRecord, list[Emit]]:
     """Return the job with its wait for lost capacity told, once it is longer than the limit."""
-    due_ms = waiting_due_ms(job)
+    due_ms = waiting_due_ms(job, limit_ms)
     entry = job.waiting
     if due_ms is None or entry is None or now_ms < due_ms:
         return job, []

@@ -32,6 +32,7 @@ from streams.processor import Effects, Emit
 
 _FROM_NODES: Final = (NodeEvidence, NodeAnswer, NodeNews)
 _OF_THE_JOB: Final = (JobSubmitted, JobPending)
+_USUAL_LIMITS: Final = counting.StartLimits()
 
 
 class JobLifecycleProcessor:
@@ -43,7 +44,14 @@ class JobLifecycleProcessor:
     survey_every_ms: int | None = None
     surveys_while_idle = False
 
-    def __init__(self, signatures: SignatureSet, precision: Precision, catalogue_version: str) -> None:
+    def __init__(
+        self,
+        signatures: SignatureSet,
+        precision: Precision,
+        catalogue_version: str,
+        limits: counting.StartLimits = _USUAL_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._intake = Intake(Reader(signatures))
         self._judge = Judge(precision, catalogue_version)
 
@@ -64,7 +72,7 @@ class JobLifecycleProcessor:
             return self._followed(job, list(job.attempts), [], context, now_ms)
         if isinstance(event.data, JobPending):
             job = self._intake.pending(job, event, event.data)
-            job, emits = noticing.waiting(job, now_ms)
+            job, emits = noticing.waiting(job, self._limits.pending_ms, now_ms)
             return self._followed(job, list(job.attempts), emits, context, now_ms)
         return self._on_attempt(job, event, context, now_ms)
 
@@ -101,7 +109,7 @@ class JobLifecycleProcessor:
         awake = resting.rested(cast("JobRecord", state), now_ms)
         if awake is None:
             return Effects(None)
-        job, emits = noticing.waiting(awake, now_ms)
+        job, emits = noticing.waiting(awake, self._limits.pending_ms, now_ms)
         for number, attempt in list(job.attempts.items()):
             due = bookkeeping.due_ms(attempt)
             if due is not None and due <= now_ms:
@@ -147,7 +155,7 @@ class JobLifecycleProcessor:
     ) -> tuple[Attempt, list[Emit]]:
         if attempt.resting:
             attempt, emits = self._judge.on_attempt(job, attempt, context, now_ms)
-            attempt, samples = counting.counted(job, attempt, now_ms)
+            attempt, samples = counting.counted(job, attempt, self._limits, now_ms)
             return attempt, emits + samples
         attempt = ending.closed(job, attempt, now_ms)
         emits = []
@@ -161,40 +169,41 @@ class JobLifecycleProcessor:
             attempt = replace(attempt, losses=tuple(losses))
         if attempt.end is None and attempt.decision is None and not (attempt.ledger and attempt.ledger.closed):
             attempt = bookkeeping.balanced(job, attempt) if losses else attempt
-            attempt, samples = counting.counted(job, attempt, now_ms)
+            attempt, samples = counting.counted(job, attempt, self._limits, now_ms)
             return attempt, emits + samples
         attempt, verdicts = self._judge.on_attempt(job, attempt, context, now_ms)
         attempt, words = telling.released(job, attempt, now_ms, _known(attempt))
         attempt = bookkeeping.balanced(job, attempt)
         attempt, records = bookkeeping.written(job, attempt, now_ms)
-        attempt, samples = counting.counted(job, attempt, now_ms)
+        attempt, samples = counting.counted(job, attempt, self._limits, now_ms)
         attempt = resting.settled_ledger(attempt)
         return attempt, [*emits, *verdicts, *words, *records, *samples]
 
+    def _due(self, job: JobRecord, attempt: Attempt) -> list[int]:
+        """Return the times at which something about the attempt is due."""
+        due = [
+            ending.due_ms(job, attempt),
+            bookkeeping.due_ms(attempt),
+            counting.due_ms(job, attempt, self._limits),
+            resting.due_ms(attempt),
+        ]
+        for loss in attempt.losses:
+            if not attempt.takes_over(loss) and (loss.decision is None or not loss.decision.finalised):
+                closes_ms = loss.at_ms + WINDOW_AFTER_MS
+                due.append(max(closes_ms, loss.sent_ms + RESEND_MS))
+        if attempt.failed and (
+            attempt.decision is None or attempt.decision.withdrawn or not attempt.decision.finalised
+        ):
+            closes_ms = attempt.closes_ms
+            due.append(closes_ms if attempt.sent_ms < closes_ms else attempt.sent_ms + RESEND_MS)
+        return [at for at in due if at is not None]
+
     def _next_wake(self, job: JobRecord) -> int | None:
-        wakes = [due for a in job.attempts.values() for due in _due(job, a)]
-        waiting = noticing.waiting_due_ms(job)
+        wakes = [due for a in job.attempts.values() for due in self._due(job, a)]
+        waiting = noticing.waiting_due_ms(job, self._limits.pending_ms)
         if waiting is not None:
             wakes.append(waiting)
         return min(wakes, default=None)
-
-
-def _due(job: JobRecord, attempt: Attempt) -> list[int]:
-    """Return the times at which something about the attempt is due."""
-    due = [
-        ending.due_ms(job, attempt),
-        bookkeeping.due_ms(attempt),
-        counting.due_ms(job, attempt),
-        resting.due_ms(attempt),
-    ]
-    for loss in attempt.losses:
-        if not attempt.takes_over(loss) and (loss.decision is None or not loss.decision.finalised):
-            closes_ms = loss.at_ms + WINDOW_AFTER_MS
-            due.append(max(closes_ms, loss.sent_ms + RESEND_MS))
-    if attempt.failed and (attempt.decision is None or attempt.decision.withdrawn or not attempt.decision.finalised):
-        closes_ms = attempt.closes_ms
-        due.append(closes_ms if attempt.sent_ms < closes_ms else attempt.sent_ms + RESEND_MS)
-    return [at for at in due if at is not None]
 
 
 def _forgotten(job: JobRecord, number: int) -> bool:

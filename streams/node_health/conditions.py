@@ -70,9 +70,15 @@ def _fold_key(observation: Observation) -> tuple[str, ...]:
     return observation.kind, observation.code, observation.subcode or "", device_key(observation.device), minute
 
 
+def is_validation(observation: Observation) -> bool:
+    """Return whether this is the check that holds a node back until it has passed it; it accuses nothing."""
+    return observation.kind == "check" and observation.code == "validation"
+
+
 def opened(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Observation | None]:
     """Return the record with the condition open, and the condition when it is new or began earlier than known."""
-    if not observation.open or observation.role not in LASTING or observation.synthetic:
+    lasts = observation.role in LASTING or is_validation(observation)
+    if not observation.open or not lasts or observation.synthetic:
         return record, None
     key = condition_id(observation)
     known = record.conditions.get(key)
@@ -91,8 +97,13 @@ def before_this_boot(record: NodeRecord, event: Event, boot_id: str | None) -> b
 
 
 def cleared_by_a_person(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
-    """Return the record without its conditions, since somebody put the node back to work; what still fails returns."""
-    return _without(record, [key for key, c in record.conditions.items() if c.since_ms <= at_ms], at_ms)
+    """Return the record without its conditions, since somebody put the node back to work; what still fails returns.
+
+    Its checks are forgotten too, so that the next report is not taken for one that says nothing new.
+    """
+    return _without(
+        replace(record, checks=()), [key for key, c in record.conditions.items() if c.since_ms <= at_ms], at_ms
+    )
 
 
 def cleared_by_boot(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:

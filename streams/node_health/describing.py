@@ -12,6 +12,8 @@ from faultlens.events import NodeHealth
 from faultlens.internal import Observation
 from streams.node_health.record import MISSED_INTERVALS, Acts, NodeRecord
 
+# A report may still be on its way when a node goes down.
+_LAST_WORDS_MS: Final = 2 * MINUTE_MS
 PASSED: Final = frozenset({"pass", "off"})
 
 
@@ -43,8 +45,8 @@ def described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: i
         report_ms=event.time_ms,
         reported_ms=now_ms,
         checks=report.checks,
-        removed=None,
-        down=None if record.down is None or event.time_ms > record.down.since_ms + 2 * MINUTE_MS else record.down,
+        removed=_outlived(record.removed, event.time_ms),
+        down=_outlived(record.down, event.time_ms),
     )
 
 
@@ -72,6 +74,11 @@ def passed_since(record: NodeRecord, observation: Observation) -> bool:
     return any(clear.removeprefix("check:") in passing for clear in observation.clears)
 
 
+def _outlived(act: Acts | None, at_ms: int) -> Acts | None:
+    """Return what was done to the node unless a report from well after it shows that the node is back."""
+    return None if act is None or at_ms > act.since_ms + _LAST_WORDS_MS else act
+
+
 def introduced(record: NodeRecord, event: Event, cluster: str, pool: str | None, domains: dict[str, str]) -> NodeRecord:
     """Return the record with what the first event of a node that never reported says of where it is."""
     if record.introduced:
@@ -91,4 +98,6 @@ def acted(record: NodeRecord, action: str, done: Acts) -> NodeRecord:
         return replace(record, down=done)
     if action == "remove":
         return replace(record, removed=done)
-    return replace(record, removed=None, cordon=None, drain=None)
+    back = replace(record, removed=None, cordon=None, drain=None)
+    # One that comes back is missed only after its first report.
+    return back if record.removed is None else replace(back, covered=False)

@@ -108,7 +108,7 @@ class NodeHealthProcessor:
             record = cast("NodeRecord", state)
             if record.covered and record.removed is None:
                 covered[record.cluster] = covered.get(record.cluster, 0) + 1
-                if now_ms - record.reported_ms <= MISSED_INTERVALS * record.interval_ms:
+                if now_ms - record.reported_ms < MISSED_INTERVALS * record.interval_ms:
                     on_time[record.cluster] = on_time.get(record.cluster, 0) + 1
         return [
             Emit(
@@ -131,6 +131,7 @@ class NodeHealthProcessor:
             and not record.conditions
             and record.silent_since_ms is None
             and record.down is None
+            and record.removed is None
             and not context.maintenance
             and report.boot_id == record.boot_id
             and report.gpus_allocatable == record.gpus_allocatable

@@ -8,6 +8,7 @@ from typing import Final
 from faultlens.events import NodeStateName, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.context import Context, Open, covers
+from streams.node_health.conditions import is_validation
 from streams.node_health.record import NodeRecord, Standing
 
 # Roles of open conditions that make a node degraded: what is known to be harmless does not.
@@ -17,14 +18,17 @@ Found = tuple[int, bool, str | None, str | None]
 
 def maintenance_of(record: NodeRecord, context: Context) -> Open[PlatformMaintenance] | None:
     """Return the maintenance that the node is in, the earliest where there are several."""
-    running = [
+    running = [entry for entry in _maintenances(record, context) if entry.until_ms is None]
+    return min(running, key=lambda entry: entry.since_ms, default=None)
+
+
+def _maintenances(record: NodeRecord, context: Context) -> list[Open[PlatformMaintenance]]:
+    return [
         entry
         for entry in context.maintenance.values()
-        if entry.until_ms is None
-        and entry.what.cluster == record.cluster
+        if entry.what.cluster == record.cluster
         and covers(entry.what.scope, node=record.node, pool=record.pool, domains=record.domains)
     ]
-    return min(running, key=lambda entry: entry.since_ms, default=None)
 
 
 def _removed(record: NodeRecord, context: Context) -> Found | None:
@@ -57,12 +61,8 @@ def _draining(record: NodeRecord, context: Context) -> Found | None:
 def _blocked(record: NodeRecord, context: Context) -> Found | None:
     if record.cordon is not None:
         return record.cordon.since_ms, record.cordon.planned, None, None
-    missing = next((c for c in record.conditions.values() if _unvalidated(c)), None)
+    missing = next((c for c in record.conditions.values() if is_validation(c)), None)
     return None if missing is None else (missing.since_ms, False, missing.cause_code, None)
-
-
-def _unvalidated(condition: Observation) -> bool:
-    return condition.kind == "check" and condition.code == "validation"
 
 
 def _degraded(record: NodeRecord, context: Context) -> Found | None:
@@ -91,29 +91,43 @@ STATES: Final[tuple[tuple[NodeStateName, Callable[[NodeRecord, Context], Found |
 )
 
 
+_RANKS: Final = {state: rank for rank, state in enumerate([*(state for state, _ in STATES), "available"])}
+
+
 def stand(record: NodeRecord, context: Context, at_ms: int) -> Standing:
     """Return the state the node is in, by what was learnt at `at_ms`.
 
     A state began when its cause did, but never before what was already counted.
     """
+    ended_ms = _ended_ms(record, context, at_ms)
     for state, holds in STATES:
         found = holds(record, context)
         if found is not None:
             since_ms, planned, cause, incident_id = found
             return _settled(record, Standing(
                 state, since_ms, planned, record.gpus_total, record.gpus_allocatable, cause, incident_id
-            ))  # fmt: skip
-    since_ms = at_ms
-    return _settled(record, Standing("available", since_ms, False, record.gpus_total, record.gpus_allocatable))
+            ), ended_ms)  # fmt: skip
+    standing = Standing("available", ended_ms, False, record.gpus_total, record.gpus_allocatable)
+    return _settled(record, standing, ended_ms)
 
 
-def _settled(record: NodeRecord, standing: Standing) -> Standing:
+def _ended_ms(record: NodeRecord, context: Context, at_ms: int) -> int:
+    """Return when the state before ended, if it is over: maintenance when that was said, others as it is learnt."""
+    if record.standing is None or record.standing.state != "maintenance":
+        return at_ms
+    ends = [e.until_ms for e in _maintenances(record, context) if e.until_ms is not None and e.until_ms <= at_ms]
+    return max(ends, default=at_ms)
+
+
+def _settled(record: NodeRecord, standing: Standing, ended_ms: int) -> Standing:
     """Return the standing with its beginning put right against the one before it."""
     before = record.standing
     if before is None:
         return standing
     same = (before.state, before.planned) == (standing.state, standing.planned)
     floor_ms = max(before.since_ms, record.counted_ms)
+    if _RANKS[standing.state] > _RANKS[before.state]:
+        floor_ms = max(floor_ms, ended_ms)
     since_ms = before.since_ms if same else max(standing.since_ms, floor_ms)
     if same and (before.gpus_total, before.gpus_allocatable) != (standing.gpus_total, standing.gpus_allocatable):
         since_ms = max(record.report_ms, floor_ms)

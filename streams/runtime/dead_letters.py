@@ -53,7 +53,7 @@ def glance(raw: bytes) -> tuple[str, str]:
     """Return the topic and key of a record that is no event, as far as they can be told; else empty."""
     try:
         seen = msgspec.json.decode(raw, type=_Glance)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "", ""
     event_type = TYPES.get(seen.type)
     return ("" if event_type is None else event_type.topic), seen.subject
