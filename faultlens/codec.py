@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +17,8 @@ from faultlens.topics import TYPE_OF, TYPES, EventType
 MAX_RECORD_BYTES: Final = 256 * 1024
 # Reports of one node hardly differ from one to the next; decoding the same bytes twice is most of a replay's work.
 _HEALTH_MEMO_ENTRIES: Final = 8_192
+_FIRST_MS: Final = ms_of(datetime.min.replace(tzinfo=UTC))
+_LAST_MS: Final = ms_of(datetime.max.replace(tzinfo=UTC))
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -74,7 +76,15 @@ class Decoder:
     def decode(self, raw: bytes) -> Event:
         """Return the event in `raw`; InvalidEventError tells precisely what is wrong with it."""
         try:
+            return self._event(raw)
+        except RecursionError:
+            raise InvalidEventError("bad_value", "lists or objects are nested too deeply") from None
+
+    def _event(self, raw: bytes) -> Event:
+        try:
             envelope = _decode_envelope(raw)
+            if not raw.isascii():
+                raw.decode()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _broken(raw, error) from None
         if len(raw) > MAX_RECORD_BYTES:
@@ -96,10 +106,10 @@ class Decoder:
             envelope.source,
             envelope.id,
             envelope.subject,
-            ms_of(envelope.time),
+            _instant(envelope.time),
             data,
-            None if envelope.senttime is None else ms_of(envelope.senttime),
-            None if envelope.recordedtime is None else ms_of(envelope.recordedtime),
+            None if envelope.senttime is None else _instant(envelope.senttime),
+            None if envelope.recordedtime is None else _instant(envelope.recordedtime),
         )
 
     def _data(self, envelope: _Envelope, decode_data: Any) -> Data:
@@ -112,6 +122,14 @@ class Decoder:
                 self._health.clear()
             known = self._health[key] = _checked(decode_data, envelope)
         return known
+
+
+def _instant(moment: datetime) -> int:
+    """Return the milliseconds of a moment that UTC's calendar holds: with its offset, one of year 1 may not be."""
+    at_ms = ms_of(moment)
+    if not _FIRST_MS <= at_ms <= _LAST_MS:
+        raise InvalidEventError("bad_value", f"{moment.isoformat()} is no date in UTC")
+    return at_ms
 
 
 def _checked(decode_data: Any, envelope: _Envelope) -> Data:

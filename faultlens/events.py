@@ -8,9 +8,15 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 Moment = Annotated[datetime, Meta(tz=True)]
-Seconds = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
+# Numbers have bounds that nothing real reaches, so that sums of them stay within 64 bits wherever they are kept.
+Seconds = Annotated[float, Meta(gt=0, le=1e8)]
+Duration = Annotated[float, Meta(ge=0, le=1e8)]
+Measure = Annotated[float, Meta(ge=-1e15, le=1e15)]
+Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Machines = Annotated[int, Meta(ge=0, le=1_000_000)]
+Part = Annotated[int, Meta(ge=1, le=100_000)]
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 
 CauseClass = Literal["hardware", "driver", "platform", "user"]
@@ -81,19 +87,19 @@ class DraDevice(Data, frozen=True):
 class DeviceRef(Data, frozen=True):
     """What a fault says of the device it was seen on; any of the fields may name it."""
 
-    index: int | None = None
+    index: Whole | None = None
     uuid: str | None = None
     pci: str | None = None
     serial: str | None = None
     mig: str | None = None
-    link: int | str | None = None
+    link: Whole | str | None = None
     dra: DraDevice | None = None
 
 
 class Process(Data, frozen=True):
     """The process that the driver said was using the device."""
 
-    pid: int | None = None
+    pid: Whole | None = None
     name: str | None = None
 
 
@@ -103,10 +109,10 @@ class Check(Data, frozen=True):
     name: Name
     component: Component
     status: CheckStatus
-    device: DeviceRef | int | str | None = None
+    device: DeviceRef | Whole | str | None = None
     code: str | None = None
     message: str | None = None
-    duration_ms: float | None = None
+    duration_ms: Measure | None = None
 
 
 class NodeHealth(Data, frozen=True):
@@ -115,8 +121,8 @@ class NodeHealth(Data, frozen=True):
     node: Name
     cluster: Name
     interval_s: Seconds
-    gpus_total: Count
-    gpus_allocatable: Count
+    gpus_total: Machines
+    gpus_allocatable: Machines
     checks: tuple[Check, ...]
     pool: str | None = None
     boot_id: str | None = None
@@ -127,8 +133,8 @@ class NodeHealth(Data, frozen=True):
     devices: tuple[Device, ...] | None = None
     driver_version: str | None = None
     agent_version: str | None = None
-    part: Positive | None = None
-    parts: Positive | None = None
+    part: Part | None = None
+    parts: Part | None = None
 
 
 class NodeFault(Data, frozen=True):
@@ -171,9 +177,9 @@ class Slot(Data, frozen=True):
     """The part of an allocation that lies on one node."""
 
     node: Name
-    devices: tuple[int, ...] | None = None
+    devices: tuple[Whole, ...] | None = None
     device_refs: tuple[str, ...] | None = None
-    ranks: tuple[int, ...] | None = None
+    ranks: tuple[Whole, ...] | None = None
     mig: tuple[str, ...] | None = None
 
 
@@ -183,13 +189,13 @@ class JobSubmitted(Data, frozen=True):
     job_id: Name
     cluster: Name
     workload: Workload
-    gpus: Count
-    nodes: Count
+    gpus: Machines
+    nodes: Machines
     user: str | None = None
     team: str | None = None
     name: str | None = None
-    replicas: Count | None = None
-    priority: float | None = None
+    replicas: Machines | None = None
+    priority: Measure | None = None
     image: str | None = None
     image_digest: str | None = None
     spec_hash: str | None = None
@@ -204,8 +210,8 @@ class JobAllocated(Data, frozen=True):
     allocation: tuple[Slot, ...]
     user: str | None = None
     image_digest: str | None = None
-    part: Positive | None = None
-    parts: Positive | None = None
+    part: Part | None = None
+    parts: Part | None = None
 
 
 class JobStarted(Data, frozen=True):
@@ -219,7 +225,7 @@ class Stalled(Data, frozen=True):
     """Since when a collective is stuck, and the ranks that a flight recorder shows absent from it."""
 
     since: Moment
-    suspects: tuple[int, ...] = ()
+    suspects: tuple[Whole, ...] = ()
 
 
 class JobAlive(Data, frozen=True):
@@ -249,17 +255,17 @@ class JobResized(Data, frozen=True):
     allocation: tuple[Slot, ...]
     lost: tuple[Slot, ...]
     reason: str | None = None
-    part: Positive | None = None
-    parts: Positive | None = None
+    part: Part | None = None
+    parts: Part | None = None
 
 
 class Quantiles(Data, frozen=True):
     """Step times over the ranks of a large job, in seconds."""
 
-    p50: float
-    p90: float | None = None
-    p99: float | None = None
-    max: float | None = None
+    p50: Measure
+    p90: Measure | None = None
+    p99: Measure | None = None
+    max: Measure | None = None
 
 
 class JobProgress(Data, frozen=True):
@@ -267,13 +273,13 @@ class JobProgress(Data, frozen=True):
 
     job_id: Name
     attempt: Positive
-    step: int
-    step_time_s: float | None = None
-    ranks: dict[str, float] | None = None
+    step: Whole
+    step_time_s: Measure | None = None
+    ranks: dict[str, Measure] | None = None
     quantiles: Quantiles | None = None
-    tokens: float | None = None
-    part: Positive | None = None
-    parts: Positive | None = None
+    tokens: Measure | None = None
+    part: Part | None = None
+    parts: Part | None = None
 
 
 class JobCheckpoint(Data, frozen=True):
@@ -281,8 +287,8 @@ class JobCheckpoint(Data, frozen=True):
 
     job_id: Name
     attempt: Positive
-    step: int
-    duration_s: Annotated[float, Meta(ge=0)]
+    step: Whole
+    duration_s: Duration
     ok: bool
     restored: bool = False
     blocking: bool = True
@@ -293,11 +299,11 @@ class RankExited(Data, frozen=True):
 
     job_id: Name
     attempt: Positive
-    rank: int
+    rank: Whole
     node: Name
-    device: int | None = None
-    exit_code: int | None = None
-    signal: int | str | None = None
+    device: Whole | None = None
+    exit_code: Whole | None = None
+    signal: Whole | str | None = None
     reason: str | None = None
     first_error_at: Moment | None = None
     log_tail: str | None = None
@@ -316,8 +322,8 @@ class JobEnded(Data, frozen=True):
     job_id: Name
     attempt: Positive
     outcome: Outcome
-    exit_code: int | None = None
-    signal: int | str | None = None
+    exit_code: Whole | None = None
+    signal: Whole | str | None = None
     reason: str | None = None
     message: str | None = None
     log_tail: str | None = None
