@@ -65,10 +65,14 @@ def _availability(data: ReportData) -> Iterator[_Finding]:
     if line is not None and line.met is False:
         digits = digits_for(line.target)
         charged = sorted(line.by_class.items(), key=lambda item: -item[1])
-        whose = ", ".join(f"{name} {whole_hours(round(amount))}" for name, amount in charged if amount)
+        whose = ", ".join(f"{_whose(name)} {whole_hours(round(amount))}" for name, amount in charged if amount)
         gpu_ms = round(line.total - line.good)
         yield _Finding(
             gpu_ms,
             f"GPUs were available {percent(line.shown, digits=digits)} of the time, promised are "
             f"{percent(line.target, digits=digits)}: {whole_hours(gpu_ms)} GPU-hours were missing ({whose}).",
         )
+
+
+def _whose(name: str) -> str:
+    return "no failure" if name == OVERHEAD else CLASS_WORDS.get(name, name)
