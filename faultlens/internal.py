@@ -130,7 +130,7 @@ class NodeAnswer(Data, frozen=True):
     """Evidence of this node is complete up to `up_to_ms`, with what is known of its recent starts.
 
     `start_failures` and `failures` count other jobs of the six hours up to the attempt's end on this node (and
-    `start_failure_users` and `failure_users` their users): starts that failed by nothing shared and nothing of the
+    `start_failure_users` and `failure_users` their users but the attempt's own): starts that failed by nothing shared and nothing of the
     user's, and failures that nothing explains. `starts` counts the jobs that ran well there in that time.
     """
 

@@ -172,10 +172,13 @@ def holds_part(facts: Facts, observation: Observation) -> bool:
     """Return whether no device could be named although the attempt held only some of the node's."""
     if not observation.whole_node or observation.scope == "node":
         return False
-    if observation.kind not in ("xid", "sxid", "gpu_memory", "nvlink"):
-        return False
-    devices = facts.held.get(observation.node)
-    total = next((a.gpus_total for a in facts.answers if a.node == observation.node), 0)
+    return observation.kind in ("xid", "sxid", "gpu_memory", "nvlink") and shares(facts, observation.node)
+
+
+def shares(facts: Facts, node: str) -> bool:
+    """Return whether the attempt held only some of the node's GPUs; False where their number is not known."""
+    devices = facts.held.get(node)
+    total = next((a.gpus_total for a in facts.answers if a.node == node), 0)
     return devices is not None and 0 < len(devices) < total
 
 

@@ -151,6 +151,22 @@ def application_fault(facts: Facts) -> Finding | None:
     )  # fmt: skip
 
 
+def other_end_of_a_link(facts: Facts) -> Finding | None:
+    """A device says that the other side of its link is gone, and that side is not known: the fabric, no device."""
+    if spoken(facts).role == "root":
+        return None
+    found = [o for o in facts.observations if o.role == "sympathetic" and has_prefix(o.cause_code, ("fabric",))]
+    found = [
+        o
+        for o in found
+        if in_window(facts, o) and not o.synthetic and not cleared_by_progress(facts, o) and not too_late(facts, o)
+    ]
+    if not found:
+        return None
+    seen = min(found, key=lambda o: (o.since_ms, o.id))
+    return Finding(seen.cause_code, "supported", f"{seen.meaning}, as {seen.node} saw it")
+
+
 def harm_short_of_fatal(facts: Facts) -> Finding | None:
     """A fault that need not end a job explains one that ended with symptoms only."""
     if spoken(facts).role == "root":

@@ -7,7 +7,7 @@ from typing import Final
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem
 from streams.attribution.facts import Facts
-from streams.attribution.roots import first_exit, in_window, spoken, too_late
+from streams.attribution.roots import first_exit, has_prefix, in_window, spoken, too_late
 from streams.attribution.verdict import Finding
 
 _AGAINST: Final = frozenset({"root", "unexpected"})
@@ -38,7 +38,8 @@ def lost_capacity(facts: Facts) -> Finding | None:
 
 def hang(facts: Facts) -> Finding | None:
     """Progress stopped long before the end while no node shows a fault: the program hangs."""
-    if facts.stalled_ms is None or spoken(facts).role == "root":
+    said = spoken(facts)
+    if facts.stalled_ms is None or (said.role == "root" and not has_prefix(said.cause_code, ("app.time_limit",))):
         return None
     suspects = ", ".join(map(str, facts.suspects[:8]))
     summary = "Progress stopped" + (f"; ranks {suspects} are absent from the collective" if suspects else "")
@@ -92,6 +93,8 @@ def nothing_known(facts: Facts) -> Finding | None:
         return Finding("platform.scheduler", "assumed", "Never started, nobody says why")
     if facts.end.unreported:
         return Finding("app.crash", "assumed", "Its reporter fell silent, and nothing says why")
+    if facts.loss is not None:
+        return Finding("app.crash", "assumed", "Workers were lost, and nothing says why")
     code, signal = _exit_of(facts)
     name = _SIGNALS.get(signal or 0)
     how = f"was ended by {name}" if name else f"ended with exit status {code}"

@@ -9,7 +9,7 @@ from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.attribution.facts import Facts
-from streams.attribution.roots import behind_our_command, own_error, spoken
+from streams.attribution.roots import behind_our_command, first_exit, own_error, spoken
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
@@ -75,9 +75,11 @@ def _covers_end(facts: Facts, entry: Open[PlatformMaintenance]) -> bool:
 
 
 def _was_terminated(facts: Facts) -> bool:
-    signal = facts.end.signal or (facts.end.exit_code or 0) - 128
+    first = first_exit(facts)
+    ways = [(facts.end.signal, facts.end.exit_code)] + ([] if first is None else [(first.signal, first.exit_code)])
+    killed = any((signal or (code or 0) - 128) in _TERMINATED for signal, code in ways)
     lost = any(o.code in ("silent", "rebooted") for o in facts.observations)
-    return signal in _TERMINATED or lost or facts.end.said.cause_code.startswith("platform.maintenance")
+    return killed or lost or facts.end.said.cause_code.startswith("platform.maintenance")
 
 
 def _maintained(facts: Facts, entry: Open[PlatformMaintenance]) -> Finding:

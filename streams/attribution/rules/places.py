@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformIncident
 from faultlens.internal import NodeAnswer, Observation
 from streams.attribution.facts import Facts
-from streams.attribution.roots import UNCERTAIN, candidates, has_prefix, in_window, node_named, own_error, spoken
+from streams.attribution.roots import (
+    UNCERTAIN,
+    candidates,
+    has_prefix,
+    in_window,
+    node_named,
+    own_error,
+    shares,
+    spoken,
+    too_late,
+)
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
@@ -41,6 +52,8 @@ _HIDES_BEHIND: Final = {
 _ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing")}
 # Roots in a text that a service which a node sees fail can be behind.
 _SERVICE_WORDS: Final = ("platform", "app.data", "app.hang", "app.crash")
+# What the kernel prints when the whole node is short of memory; of a job's own limit it says `Memory cgroup`.
+_OF_THE_NODE: Final = re.compile(r"(?i)^(?!.*memory cgroup).*out of memory|CONSTRAINT_NONE")
 _START_SERVICES: Final = frozenset({"registry"})
 _TERMINATED: Final = frozenset({9, 15})
 
@@ -131,12 +144,29 @@ def _plausible(facts: Facts, service: str) -> bool:
     if service in ("scheduler", "control_plane"):
         signal = facts.end.signal or (facts.end.exit_code or 0) - 128
         return signal in _TERMINATED or facts.end.outcome == "never_started"
-    return said.role != "none" and has_prefix(said.cause_code, _HIDES_BEHIND[service])
+    peers_gone = service == "network" and said.role == "cascade"
+    return said.role != "none" and (peers_gone or has_prefix(said.cause_code, _HIDES_BEHIND[service]))
 
 
 def _by_incident(entry: Open[PlatformIncident], code: str, basis: str) -> Finding:
     item = _announced(entry)
     return Finding(code, basis, f"{item.what}"[:200], items=(item,), advice="retry")  # type: ignore[arg-type]
+
+
+def node_out_of_memory(facts: Facts) -> Finding | None:
+    """A job killed because a node that it shares ran out of memory, and not it of its own limit, was put there so."""
+    said = spoken(facts)
+    if own_error(said) and not has_prefix(said.cause_code, ("app.oom.host",)):
+        return None
+    kills = [o for o in facts.observations if o.code == "oom_kill" and _OF_THE_NODE.search(o.message or "")]
+    kills = [o for o in kills if in_window(facts, o) and not too_late(facts, o) and shares(facts, o.node)]
+    if not kills:
+        return None
+    kill = min(kills, key=lambda o: (o.since_ms, o.id))
+    return Finding(
+        "platform.eviction", "supported", f"{kill.node} ran out of the memory that its jobs share", kill.node,
+        roots=(kill,),
+    )  # fmt: skip
 
 
 def host_lost(facts: Facts) -> Finding | None:

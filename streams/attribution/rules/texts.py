@@ -20,12 +20,13 @@ def own_error_in_log(facts: Facts) -> Finding | None:
 
 def root_in_log(facts: Facts) -> Finding | None:
     """The earliest text that names a root, whoever's fault it is."""
-    return _told(facts) if spoken(facts).role == "root" and not _by_scheduler(facts) else None
+    told = spoken(facts).role == "root" and not _by_scheduler(facts) and not _ended_a_hang(facts)
+    return _told(facts) if told else None
 
 
 def scheduler_says(facts: Facts) -> Finding | None:
     """Nothing but the scheduler's own word says what it was."""
-    return _told(facts) if spoken(facts).role == "root" else None
+    return _told(facts) if spoken(facts).role == "root" and not _ended_a_hang(facts) else None
 
 
 def symptom_only(facts: Facts) -> Finding | None:
@@ -35,6 +36,11 @@ def symptom_only(facts: Facts) -> Finding | None:
         return None
     node = node_named(facts) if has_prefix(said.cause_code, ("platform.runtime",)) else None
     return Finding(said.cause_code, "assumed", f"{title_of(said.cause_code)} (only a symptom was seen)", node)
+
+
+def _ended_a_hang(facts: Facts) -> bool:
+    """Return whether the text only tells of the time limit, which ended a job that stood still before."""
+    return facts.stalled_ms is not None and has_prefix(spoken(facts).cause_code, ("app.time_limit",))
 
 
 def _by_scheduler(facts: Facts) -> bool:

@@ -1,0 +1,295 @@
+"""Shared services, maintenance, power, starts and memory: when neither the job nor its device is to blame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faultlens.events import Scope
+from tests.unit.scenes import LAUNCH, MISTAKE, PEER, TRACE, UNKNOWN, WATCHDOG, Run, Scene
+
+OWN = ("app.exception", "supported", None, "do_not_retry")
+DNS = TRACE + "socket.gaierror: [Errno -3] Temporary failure in name resolution"
+STALE = TRACE + "OSError: [Errno 116] Stale file handle: '/data/shard-7'"
+
+
+def job(scene: Scene | None = None, gpus: Any = range(8)) -> Scene:
+    scene = scene or Scene().node("n1", "n2")
+    return scene.job("j", "n1", "n2", gpus=gpus).steps("j", 0.5, 10)
+
+
+def fails(scene: Scene, text: str = "", **more: Any) -> Run:
+    scene.exit(10, "j", 3, "n1", text, device=3, **more)
+    return scene.exit(10.1, "j", 8, "n2", PEER).end(10.2, "j").run(30)
+
+
+# --- services --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("service", "text", "cause"),
+    [
+        ("network", DNS, "platform.network.dns"),
+        ("storage", STALE, "platform.storage.mount"),
+        ("storage", TRACE + "OSError: [Errno 28] No space left on device: '/mnt/shared/ckpt'", "platform.storage"),
+        ("network", PEER, "platform.network"),
+    ],
+)
+def test_an_announced_incident_that_the_text_points_to_is_the_cause(service: str, text: str, cause: str) -> None:
+    told = fails(job().incident(5, service), text).told("j")
+    assert told == (cause, "established", None, "retry")
+
+
+@pytest.mark.parametrize(
+    "service", ["storage", "network", "registry", "scheduler", "auth", "power", "cooling", "other"]
+)
+def test_no_incident_excuses_the_programs_own_error(service: str) -> None:
+    assert fails(job().incident(5, service), MISTAKE).told("j") == OWN
+
+
+def test_an_incident_that_was_announced_late_counts_for_what_it_did_before() -> None:
+    assert fails(job().incident(14, "network"), DNS).verdict("j").basis == "established"
+    assert fails(job().incident(28, "network"), DNS).verdict("j").basis == "supported"
+
+
+def test_an_incident_that_was_over_before_the_window_is_nothing() -> None:
+    scene = job(Scene().node("n1", "n2", since=-60)).incident(-50, "network").incident(-40, "network", "ended")
+    assert fails(scene, DNS).verdict("j").basis == "supported"
+
+
+def test_an_incident_elsewhere_is_nothing() -> None:
+    scene = job().incident(5, "network", scope=Scope(nodes=("n9",)))
+    assert fails(scene, DNS).verdict("j").basis == "supported"
+
+
+def test_a_device_fault_is_the_cause_even_while_a_service_is_in_trouble() -> None:
+    scene = job().incident(5, "network").fault(9.99, "n1", "xid", "79", 3)
+    assert fails(scene, LAUNCH).verdict("j").cause.code == "gpu.off_bus"
+
+
+def test_a_mount_that_hangs_on_the_node_is_the_storages_and_not_the_nodes() -> None:
+    scene = job().fault(9.9, "n1", "storage", "mount_hung")
+    assert fails(scene, STALE).told("j") == ("platform.storage.mount", "established", None, "retry")
+
+
+def test_jobs_that_a_restarted_scheduler_ended_are_the_schedulers() -> None:
+    scene = job().incident(9.5, "scheduler").exit(10, "j", 0, "n1", exit_code=143, signal=15)
+    assert scene.end(10.2, "j", exit_code=143, signal=15).run(30).verdict("j").cause.code == "platform.scheduler"
+
+
+def test_links_of_one_switch_that_drop_together_are_the_switchs() -> None:
+    scene = job(Scene().node("n1", "n2", domains={"switch": "leaf-1"}))
+    for second, node in enumerate(("n1", "n2")):
+        scene.fault(9.9 + second / 60, node, "nic", "link_down")
+    assert fails(scene, PEER).told("j") == ("network.link", "established", None, "retry")
+
+
+# --- lost hosts ------------------------------------------------------------------------------------------
+
+
+def lost(*nodes: str, **more: Any) -> Scene:
+    """Return a scene in which nodes with a job stop reporting at minute 10, and six others go on."""
+    scene = Scene().node(*nodes, until=9, domains={"power": "pdu-1"})
+    scene.node(*(f"m{i}" for i in range(6)), until=40).job("j", *nodes).alive("j", 1, 10)
+    return scene
+
+
+def test_a_host_that_is_lost_without_a_word_is_the_cause() -> None:
+    assert lost("n1").run(40).told("j") == ("host.lost.silent", "established", "n1", "retry_elsewhere")
+
+
+def test_three_hosts_of_one_power_feed_lost_together_are_the_feeds() -> None:
+    assert lost("n1", "n2", "n3").run(40).told("j") == ("platform.power", "supported", None, "retry")
+
+
+def test_hosts_lost_while_power_fails_are_the_sites() -> None:
+    scene = lost("n1", "n2").incident(12, "power", scope=Scope(domains={"power": ("pdu-1",)}))
+    assert scene.run(40).told("j") == ("platform.power", "established", None, "retry")
+
+
+def test_a_restart_seen_by_the_boot_id_alone_is_the_loss_of_the_host() -> None:
+    scene = Scene().node("n1", until=9).node("n1", since=10.5, boot_id="n1-b2").node("n2")
+    scene.job("j", "n1", "n2").steps("j", 0.5, 9).exit(10, "j", 2, "n2", PEER).end(10.2, "j")
+    assert scene.run(30).told("j") == ("host.lost.rebooted", "established", "n1", "retry_elsewhere")
+
+
+def test_a_restart_is_no_excuse_for_the_programs_own_error_before_it() -> None:
+    scene = Scene().node("n1", until=9).node("n1", since=13, boot_id="n1-b2").node("n2")
+    run = scene.job("j", "n1").steps("j", 0.5, 9).exit(9.2, "j", 0, "n1", MISTAKE).end(9.3, "j").run(30)
+    assert run.told("j") == OWN
+
+
+# --- what people do --------------------------------------------------------------------------------------
+
+
+def terminated(scene: Scene) -> Run:
+    return fails(scene, exit_code=143, signal=15)
+
+
+@pytest.mark.parametrize(("planned", "cause"), [(True, "platform.maintenance"), (False, "platform.eviction")])
+def test_a_job_that_a_drain_ended_is_charged_to_the_drain(planned: bool, cause: str) -> None:
+    run = terminated(job().act(9, "n1", "drain", planned=planned))
+    assert run.told("j") == (cause, "established", None, "retry")
+
+
+def test_a_drain_is_no_excuse_for_the_programs_own_error() -> None:
+    assert fails(job().act(9, "n1", "drain", planned=True), MISTAKE).told("j") == OWN
+
+
+def test_a_cordon_ends_no_job() -> None:
+    assert terminated(job().act(9, "n1", "cordon")).verdict("j").cause.cause_class == "user"
+
+
+def test_a_job_that_is_terminated_while_its_node_is_in_maintenance_is_charged_to_that() -> None:
+    run = terminated(job().maintenance(9, scope=Scope(nodes=("n1",))))
+    assert run.told("j") == ("platform.maintenance", "established", None, "retry")
+
+
+def test_a_job_that_is_terminated_and_nobody_says_why_is_assumed_to_be_its_own() -> None:
+    verdict = terminated(job()).verdict("j")
+    assert (verdict.basis, verdict.retry.advice) == ("assumed", "retry")
+
+
+# --- starts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        ("ImagePullBackOff", "failed to pull image: unexpected status 429 Too Many Requests",
+         ("platform.registry.rate_limit", "supported", None, "retry")),
+        ("ErrImagePull", "failed to pull: net/http: TLS handshake timeout",
+         ("platform.registry", "supported", None, "retry")),
+        ("ErrImagePull", "manifest unknown", ("app.config.image", "supported", None, "do_not_retry")),
+        ("InvalidImageName", "couldn't parse image reference", ("app.config.image", "supported", None, "do_not_retry")),
+        ("PrologFailed", "Prolog error on n1", ("platform.runtime", "supported", "n1", "retry_elsewhere")),
+        ("FailedMount", "MountVolume.SetUp failed for volume data: mount failed: Connection timed out",
+         ("platform.storage.mount", "supported", None, "retry")),
+        ("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present, which is unexpected",
+         ("platform.runtime.device_plugin", "supported", "n1", "retry_elsewhere")),
+        ("CreateContainerConfigError", 'configmap "cfg" not found', ("app.config", "supported", None, "do_not_retry")),
+        ("QuotaExceeded", "exceeded quota: gpus", ("app.config.resources", "supported", None, "do_not_retry")),
+        (None, None, ("platform.scheduler", "assumed", None, "retry")),
+    ],
+)  # fmt: skip
+def test_a_start_that_fails_is_charged_by_what_the_scheduler_says(
+    reason: str | None, message: str | None, expected: tuple[Any, ...]
+) -> None:
+    scene = Scene().node("n1").job("j", "n1", starts=False)
+    run = scene.end(3, "j", "never_started", source="bridge/k8s", reason=reason, message=message).run(30)
+    assert run.told("j") == expected
+
+
+def starts(*jobs: tuple[str, str], ran: int = 0) -> Run:
+    """Let jobs of users fail to start on one node a minute apart, after `ran` others ran well there."""
+    scene = Scene().node("n1", "n2", until=60)
+    for number in range(ran):
+        name = f"ran-{number}"
+        scene.job(name, "n1", minute=0, user=f"u{number}").end(1, name, "succeeded")
+    for minute, (name, user) in enumerate(jobs, 3):
+        scene.job(name, "n1", minute=minute, user=user, starts=False)
+        scene.end(minute + 0.5, name, "never_started", source="bridge/k8s", reason="StartError")
+    return scene.run(60)
+
+
+def test_a_node_on_which_the_starts_of_different_users_fail_swallows_jobs() -> None:
+    run = starts(("a", "ann"), ("b", "bob"), ("c", "cy"))
+    for name in ("a", "b", "c"):
+        assert run.told(name) == ("platform.runtime.container", "established", "n1", "retry_elsewhere")
+
+
+def test_a_node_on_which_one_users_starts_fail_or_as_many_others_run_well_does_not() -> None:
+    alone = starts(("a", "ann"), ("b", "ann"), ("c", "ann"))
+    assert alone.verdict("c").basis == "assumed"
+    beside = starts(("a", "ann"), ("b", "bob"), ("c", "cy"), ran=5)
+    assert beside.verdict("c").basis == "assumed"
+
+
+# --- memory ----------------------------------------------------------------------------------------------
+
+OF_THE_JOB = "Memory cgroup out of memory: Killed process 1234 (python3)"
+OF_THE_NODE = "Out of memory: Killed process 1234 (python3) total-vm:1000kB"
+
+
+def killed(message: str | None, gpus: tuple[int, ...], text: str = "", reason: str | None = None) -> Run:
+    scene = Scene().node("n1").job("j", "n1", gpus=gpus).steps("j", 0.5, 10)
+    if message is not None:
+        scene.fault(10, "n1", "kernel", "oom_kill", message=message)
+    scene.exit(10.02, "j", 0, "n1", text, exit_code=137, signal=9, reason=reason)
+    return scene.end(10.2, "j", exit_code=137).run(30)
+
+
+def test_memory_beyond_the_jobs_own_limit_is_the_users() -> None:
+    for message, reason in ((OF_THE_JOB, None), (OF_THE_JOB, "oom_killed"), (None, "oom_killed")):
+        assert killed(message, (0, 1), reason=reason).told("j") == ("app.oom.host", "supported", None, "do_not_retry")
+
+
+def test_memory_that_a_shared_node_lacks_is_the_platforms_and_that_of_an_own_node_the_users() -> None:
+    assert killed(OF_THE_NODE, (0, 1)).told("j") == ("platform.eviction", "supported", "n1", "retry_elsewhere")
+    assert killed(OF_THE_NODE, tuple(range(8))).verdict("j").cause.code == "app.oom.host"
+
+
+def test_memory_that_another_process_lacked_is_no_excuse_for_the_programs_own_error() -> None:
+    assert killed(OF_THE_NODE, (0, 1), MISTAKE).told("j") == OWN
+
+
+def test_an_eviction_is_the_platforms() -> None:
+    run = killed(None, (0, 1), reason="evicted")
+    assert run.told("j")[:2] == ("platform.eviction", "supported")
+
+
+# --- hangs and limits ------------------------------------------------------------------------------------
+
+
+def timed_out(scene: Scene) -> Run:
+    return scene.end(40, "j", "timed_out", source="bridge/slurm", reason="TIMEOUT", signal=15).run(60)
+
+
+def test_the_time_limit_of_a_job_that_went_on_is_its_users_choice() -> None:
+    scene = Scene().node("n1", until=60).job("j", "n1").steps("j", 0.5, 39.5).fault(20, "n1", "xid", "79", 0)
+    assert timed_out(scene).told("j") == ("app.time_limit", "supported", None, "do_not_retry")
+
+
+def test_the_time_limit_of_a_job_that_stood_still_ended_a_hang() -> None:
+    scene = Scene().node("n1", until=60).job("j", "n1").steps("j", 0.5, 10)
+    assert timed_out(scene).told("j") == ("app.hang", "assumed", None, "retry")
+
+
+def test_a_device_that_was_lost_when_a_job_stopped_is_the_cause_hours_before_its_limit() -> None:
+    scene = Scene().node("n1", until=10).node("n1", since=11, until=60, failing={"gpu_count": "fail"})
+    scene.job("j", "n1").steps("j", 0.5, 10).fault(10, "n1", "xid", "79", 1)
+    assert timed_out(scene).told("j") == ("gpu.off_bus", "established", "n1/1", "retry_elsewhere")
+
+
+def test_a_collective_that_times_out_on_healthy_nodes_is_a_hang() -> None:
+    scene = Scene().node("n1", "n2", until=40).job("j", "n1", "n2").steps("j", 0.5, 10)
+    run = scene.exit(20, "j", 0, "n1", WATCHDOG).end(20.2, "j").run(40)
+    assert run.verdict("j").cause.cause_class == "user"
+    assert run.verdict("j").basis == "assumed"
+
+
+def test_the_fault_behind_a_collective_that_times_out_lies_ten_minutes_before() -> None:
+    scene = Scene().node("n1", "n2", until=40).job("j", "n1", "n2").steps("j", 0.5, 10)
+    scene.fault(10.02, "n2", "xid", "79", 1)
+    run = scene.exit(20.1, "j", 0, "n1", WATCHDOG).end(20.2, "j").run(40)
+    assert run.told("j") == ("gpu.off_bus", "established", "n2/1", "retry_elsewhere")
+
+
+def test_the_other_side_of_a_link_that_nobody_names_is_the_fabrics() -> None:
+    scene = Scene().node("n1", "n2", gpu_family="GB200").job("j", "n1", "n2").steps("j", 0.5, 10)
+    scene.fault(9.95, "n2", "xid", "145", 1, subcode="rlw_remote")
+    run = scene.exit(10, "j", 3, "n2", UNKNOWN).end(10.2, "j").run(30)
+    assert run.told("j") == ("fabric.nvlink.link", "supported", None, "retry")
+
+
+def test_a_job_that_fails_alike_on_three_sets_of_nodes_is_broken_itself() -> None:
+    scene = Scene().node("n1", "n2", "n3", until=60).job("j")
+    for number, node in enumerate(("n1", "n2", "n3"), 1):
+        minute = 12 * (number - 1)
+        scene.attempt("j", node, minute=minute, number=number)
+        scene.exit(minute + 5, "j", 0, node, LAUNCH, number=number).end(minute + 5.1, "j", number=number)
+    run = scene.run(60)
+    assert run.told("j", 3)[1:] == ("supported", None, "do_not_retry")
+    assert run.verdict("j", 2).retry.advice == "retry"
+    assert [finding.kind for finding in run.findings("j")] == ["crash_loop"]
