@@ -87,16 +87,23 @@ class _Window:
         if not self._ahead and not self._pull():
             return None
         entry = self._ahead[0]
-        event = entry.event
-        if event is None:
-            own_ms = self.median_ms() if clock_ms is None else clock_ms
-        elif event.recorded_ms is not None:
-            own_ms = event.recorded_ms
+        if entry.event is not None:
+            own_ms = self._arrival_ms(entry.event)
         else:
-            own_ms = min(event.time_ms, self.median_ms())
+            own_ms = self._first_arrival_ms() if clock_ms is None else clock_ms
         entry.arrived_ms = own_ms if clock_ms is None else max(clock_ms, own_ms)
         self._pop()
         return entry
+
+    def _arrival_ms(self, event: Event) -> int:
+        return min(event.time_ms, self.median_ms()) if event.recorded_ms is None else event.recorded_ms
+
+    def _first_arrival_ms(self) -> int:
+        """Return the arrival of the first event: lines before it must not move its clock. 0 where none is in sight."""
+        while not self._times and self._may_look_further() and self._pull():
+            pass
+        first = next((entry.event for entry in self._ahead if entry.event is not None), None)
+        return 0 if first is None else self._arrival_ms(first)
 
     def _pop(self) -> None:
         """Go on to the next record: the next one of the same source votes in place of this one."""
@@ -114,14 +121,12 @@ class _Window:
 
     def median_ms(self) -> int:
         """Return the lower median of the votes, looking ahead as far as needed; 0 where nobody votes."""
-        while (
-            len(self._votes) < VOTERS
-            and len(self._ahead) < LOOK_AHEAD_RECORDS
-            and self._bytes < LOOK_AHEAD_BYTES
-            and self._pull()
-        ):
+        while len(self._votes) < VOTERS and self._may_look_further() and self._pull():
             pass
         return self._votes[(len(self._votes) - 1) // 2] if self._votes else 0
+
+    def _may_look_further(self) -> bool:
+        return len(self._ahead) < LOOK_AHEAD_RECORDS and self._bytes < LOOK_AHEAD_BYTES
 
     def _pull(self) -> bool:
         entry = next(self._entries, None)

@@ -89,6 +89,12 @@ def test_lines_that_are_no_events_arrive_with_what_is_around_them() -> None:
     assert clocks([None, event("a", T0), None, event("b", T0 + 9)]) == [T0, T0, T0, T0 + 9]
 
 
+@given(st.lists(events | st.none(), max_size=60))
+def test_lines_that_are_no_events_change_nothing_for_those_that_are(recorded: list[Event | None]) -> None:
+    found = [e.arrived_ms for e in arrivals(entry(e) for e in recorded) if e.event is not None]
+    assert found == clocks([e for e in recorded if e is not None])
+
+
 def test_it_looks_no_further_than_it_must() -> None:
     seen = 0
 
