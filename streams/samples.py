@@ -62,6 +62,10 @@ def sample_emits(samples: Iterable[Sample | UseSample], *, about: str, time_ms: 
 
 
 def _everywhere(objective: str, place: Place, from_ms: int, to_ms: int, amount: Amount) -> list[Sample]:
+    return _in(scopes(place), objective, from_ms, to_ms, amount)
+
+
+def _in(places: Iterable[Place], objective: str, from_ms: int, to_ms: int, amount: Amount) -> list[Sample]:
     return [
         Sample(
             objective,
@@ -77,7 +81,7 @@ def _everywhere(objective: str, place: Place, from_ms: int, to_ms: int, amount: 
             amount.assumed_bad,
             amount.assumed_out,
         )
-        for scope in scopes(place)
+        for scope in places
     ]
 
 
@@ -275,6 +279,18 @@ def count_samples(objective: str, place: Place, at_ms: int, before: Amount, afte
     """
     change = after.less(before)
     return [] if change == NOTHING else _everywhere(objective, place, at_ms, at_ms, change)
+
+
+def moved_samples(
+    objective: str, before: Place, after: Place, *, from_ms: int, to_ms: int, amount: Amount
+) -> list[Sample]:
+    """Return samples that take what was said of a place out of the scopes it is not of, and say it in those it is of.
+
+    Whose job it was may be told after what became of it.
+    """
+    old, new = scopes(before), scopes(after)
+    left = _in((scope for scope in old if scope not in new), objective, from_ms, to_ms, NOTHING.less(amount))
+    return left + _in((scope for scope in new if scope not in old), objective, from_ms, to_ms, amount)
 
 
 def goodput_samples(place: Place, changes: Iterable[Change]) -> list[Sample]:

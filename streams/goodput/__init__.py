@@ -15,7 +15,7 @@ from streams.goodput.evidence import (
     open_ledger,
     reopen,
 )
-from streams.goodput.flushing import OVERHEAD, Change, Flushed, flush, job_time, needs_flush
+from streams.goodput.flushing import OVERHEAD, Change, Flushed, flush, job_time, needs_flush, told
 from streams.goodput.model import Interval, Ledger, Pace
 from streams.goodput.questions import (
     last_progress_ms,
@@ -59,5 +59,6 @@ __all__ = [
     "since_checkpoint",
     "stalled_since",
     "steps_after",
+    "told",
     "totals",
 ]

@@ -54,6 +54,11 @@ def flush(ledger: Ledger, now_ms: int) -> Flushed:
     return Flushed(after, tuple(_records(changed)), tuple(_changes(changed)))
 
 
+def told(ledger: Ledger) -> tuple[Change, ...]:
+    """Return what flushes have said so far, as far back as the ledger keeps it piece by piece."""
+    return tuple(_changes((interval.from_ms, interval.to_ms, None, interval) for interval in ledger.written))
+
+
 def needs_flush(ledger: Ledger) -> bool:
     """Return whether so much is settled that it should be written before the hour is over."""
     return len(ledger.blocks) > 2 * MAX_BLOCKS

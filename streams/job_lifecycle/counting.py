@@ -17,6 +17,7 @@ from streams.samples import (
     Start,
     count_samples,
     goodput_samples,
+    moved_samples,
     sample_emits,
     start_amount,
     start_due_ms,
@@ -113,6 +114,26 @@ def productive(job: JobRecord, attempt: Attempt, changes: tuple[goodput.Change, 
     ledger = attempt.ledger
     about = f"{job.job_id}/{attempt.attempt}/goodput/{0 if ledger is None else ledger.revision}"
     return sample_emits(goodput_samples(place_of(job, attempt), changes), about=about, time_ms=now_ms)
+
+
+def moved(before: JobRecord, job: JobRecord, now_ms: int) -> list[Emit]:
+    """Return samples that bring what was told of attempts to the team and workload that the job turns out to be of."""
+    emits = []
+    for attempt in job.attempts.values():
+        old, new = place_of(before, attempt), place_of(job, attempt)
+        if old == new or not old.cluster:
+            continue
+        parts = [(name, told.at_ms, told.at_ms, told.amount) for name, told in attempt.counted.items()]
+        changes = () if attempt.ledger is None else goodput.told(attempt.ledger)
+        parts += [("goodput", c.from_ms, c.to_ms, Amount(c.good, dict(c.by_cause))) for c in changes]
+        samples = [
+            sample
+            for name, from_ms, to_ms, amount in parts
+            for sample in moved_samples(name, old, new, from_ms=from_ms, to_ms=to_ms, amount=amount)
+        ]
+        about = f"{job.job_id}/{attempt.attempt}/moved/{now_ms}"
+        emits += sample_emits(samples, about=about, time_ms=now_ms)
+    return emits
 
 
 def due_ms(job: JobRecord, attempt: Attempt, limits: StartLimits) -> int | None:

@@ -68,8 +68,9 @@ class JobLifecycleProcessor:
                 return Effects(job, (), self._next_wake(job), duplicate=True)
             job = replace(job, seen=(job.seen + mark)[-SEEN_BYTES:])
         if isinstance(event.data, JobSubmitted):
-            job = self._intake.submitted(job, event, event.data)
-            return self._followed(job, list(job.attempts), [], context, now_ms)
+            before, job = job, self._intake.submitted(job, event, event.data)
+            emits = counting.moved(before, job, now_ms)
+            return self._followed(job, list(job.attempts), emits, context, now_ms)
         if isinstance(event.data, JobPending):
             job = self._intake.pending(job, event, event.data)
             job, emits = noticing.waiting(job, self._limits.pending_ms, now_ms)
