@@ -51,7 +51,7 @@ _HIDES_BEHIND: Final = {
 # Errors that a program names as its own and that are a shared service's while that is in trouble.
 _ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing")}
 # Roots in a text that a service which a node sees fail can be behind.
-_SERVICE_WORDS: Final = ("platform", "app.data", "app.hang", "app.crash")
+_SERVICE_WORDS: Final = ("platform", "host.lost", "app.data", "app.hang", "app.crash")
 # What the kernel prints when the whole node is short of memory; of a job's own limit it says `Memory cgroup`.
 _OF_THE_NODE: Final = re.compile(r"(?i)^(?!.*memory cgroup).*out of memory|CONSTRAINT_NONE")
 _START_SERVICES: Final = frozenset({"registry"})
