@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from faultlens.causes import class_of
 from faultlens.clock import moment_of
 from faultlens.events import (
     Advice,
@@ -52,7 +51,7 @@ def attribute(facts: Facts, precision: Precision) -> Verdict:
     rule, finding = answers[0]
     confidence = precision.of(rule, finding.basis)
     return Verdict(
-        cause=Cause(class_of(finding.code), finding.code, finding.summary),
+        cause=Cause(finding.cause_class, finding.code, finding.summary),
         basis=finding.basis,
         confidence=confidence,
         culprit=Culprit(finding.node, finding.device, finding.rank) if finding.node else Culprit(),
@@ -75,7 +74,7 @@ def _alternatives(
         codes.add(other.code)
         share = round(left * precision.of(rule, other.basis), 4)
         left -= share
-        found.append(Alternative(class_of(other.code), other.code, share))
+        found.append(Alternative(other.cause_class, other.code, share))
     return tuple(found)
 
 
@@ -86,9 +85,7 @@ def _evidence(facts: Facts, finding: Finding) -> tuple[EvidenceItem, ...]:
     """Return the evidence, roots first, each observation with the part it plays in this verdict."""
     roots = {o.id for o in finding.roots}
     # The program's own words rest on the driver's report of them, but that report is no root fault of a device.
-    root_role: EvidenceRole = (
-        "root" if finding.basis == "established" or class_of(finding.code) != "user" else "symptom"
-    )
+    root_role: EvidenceRole = "root" if finding.basis == "established" or finding.cause_class != "user" else "symptom"
     items = [_item(o, root_role) for o in finding.roots]
     items += finding.items
     known = {(item.source, item.id) for item in items}
@@ -113,7 +110,7 @@ def _role(facts: Facts, finding: Finding, observation: Observation) -> EvidenceR
         return "context"
     if cleared_by_progress(facts, observation):
         return "context"
-    if class_of(finding.code) == "user":
+    if finding.cause_class == "user":
         return "context" if too_late(facts, observation) else "contradicts"
     return "cascade" if first_ms is not None and observation.since_ms >= first_ms else "context"
 
@@ -136,7 +133,7 @@ def described(observation: Observation) -> str:
 
 
 def _of_exit(leaving: Exit, finding: Finding) -> EvidenceItem:
-    hostile = own_error(leaving.said) and class_of(finding.code) != "user"
+    hostile = own_error(leaving.said) and finding.cause_class != "user"
     consequence = leaving.said.role == "cascade" or finding.basis == "established"
     role: EvidenceRole = "contradicts" if hostile else "cascade" if consequence else "symptom"
     how = leaving.said.line or leaving.reason or _ending(leaving)
@@ -165,7 +162,7 @@ def _devices(node: str, device: DeviceRef | None) -> tuple[str, ...]:
 
 
 def _advice(facts: Facts, finding: Finding) -> Advice:
-    cause_class = class_of(finding.code)
+    cause_class = finding.cause_class
     if cause_class != "user":
         return "retry_elsewhere" if finding.node else "retry"
     if finding.basis != "assumed":

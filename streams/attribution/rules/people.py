@@ -26,8 +26,9 @@ def labelled_by_a_person(facts: Facts) -> Finding | None:
     what = f"labelled by {label.by}" + (f": {label.why}" if label.why else "")
     item = EvidenceItem("root", facts.label_source, facts.label_id, moment_of(facts.label_ms), what[:300])
     return Finding(
-        label.code, "established", f"{title_of(label.code)} ({what})"[:300], label.node, label.device, items=(item,)
-    )
+        label.code, "established", f"{title_of(label.code)} ({what})"[:300], label.node, label.device, items=(item,),
+        said_class=label.cause_class,
+    )  # fmt: skip
 
 
 def ended_by_our_command(facts: Facts) -> Finding | None:
