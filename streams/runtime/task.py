@@ -162,7 +162,8 @@ class Task:
     def _on_event(self, event: Event, record: Record) -> None:
         now_ms = self.clock_ms
         if isinstance(event.data, ContextChange):
-            self.context = apply_change(self.context, event.data, arrived_ms=now_ms)
+            # It arrived when the context's lane took it, however late this one reads its copy.
+            self.context = apply_change(self.context, event.data, arrived_ms=event.time_ms)
             return
         try:
             key = self._processor.key_of(event)

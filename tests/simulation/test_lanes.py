@@ -9,7 +9,8 @@ import pytest
 
 from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.events import JobResized, NodeActed, PlatformIncident, RankExited, Slot
-from tests.simulation.playing import TAIL_MS, Truth, in_step, outage, play, storm, truth_of
+from faultlens.topics import ATTRIBUTIONS
+from tests.simulation.playing import TAIL_MS, Truth, in_step, outage, outputs, play, revisions, storm, truth_of
 from tests.simulation.stories import ILLEGAL, NCCL, T0, Story
 
 OUT = Slot("n1", devices=(0,), ranks=(0,))
@@ -173,3 +174,11 @@ def test_however_far_a_role_is_behind_the_truth_is_the_same(
 @pytest.mark.parametrize("seed", range(2))
 def test_a_storm_over_three_lanes_does_not_change_the_truth(story: Callable[[], Story], seed: int) -> None:
     assert truth_of(play(story().told(), storm(seed), partitions=3)) == calm(story)
+
+
+@pytest.mark.parametrize("role", ["job", "context"])
+def test_the_final_verdict_rests_on_an_incident_that_was_announced_in_time(role: str) -> None:
+    from_ms = T0 + 4 * MINUTE_MS
+    world = play(storage_in_trouble().told(), outage(role, from_ms, from_ms + HOUR_MS))
+    told = revisions(outputs(world, ATTRIBUTIONS))["reader/1"]
+    assert [(verdict.status, verdict.rule) for verdict in told][1:] == [("final", "service_incident")]
