@@ -6,6 +6,7 @@ from typing import Literal
 
 from faultlens.events import (
     Basis,
+    Cause,
     Data,
     DeviceRef,
     PlatformIncident,
@@ -130,8 +131,9 @@ class NodeAnswer(Data, frozen=True):
     """Evidence of this node is complete up to `up_to_ms`, with what is known of its recent starts.
 
     `start_failures` and `failures` count other jobs of the six hours up to the attempt's end on this node (and
-    `start_failure_users` and `failure_users` their users but the attempt's own): starts that failed by nothing shared and nothing of the
-    user's, and failures that nothing explains. `starts` counts the jobs that ran well there in that time.
+    `start_failure_users` and `failure_users` their users but the attempt's own): starts that failed by nothing shared
+    and nothing of the user's, and failures that nothing explains. `starts` counts the jobs that ran well there in that
+    time.
     """
 
     job_id: str
@@ -158,6 +160,27 @@ class NodeNews(Data, frozen=True):
     node: str
     what: Literal["silent", "down", "rebooted", "reallocated"]
     at_ms: int
+
+
+# --- evidence: job -> job ------------------------------------------------------------------------------
+
+
+class CauseAsked(Data, frozen=True):
+    """An attempt (`by_job`, `by_attempt`) was preempted for an attempt of this job: after what was that requeued?"""
+
+    job_id: str
+    attempt: int
+    by_job: str
+    by_attempt: int
+    at_ms: int
+
+
+class CauseTold(Data, frozen=True):
+    """What made the attempt that preempted this one be requeued; None: nothing did, or that is taken back."""
+
+    job_id: str
+    attempt: int
+    cause: Cause | None = None
 
 
 # --- context: fleet -> every lane ----------------------------------------------------------------------

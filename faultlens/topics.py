@@ -113,6 +113,8 @@ TYPES: Final[dict[str, EventType]] = {
         EventType("faultlens.internal.evidence.v1", EVIDENCE, internal.NodeEvidence, "job_id"),
         EventType("faultlens.internal.answer.v1", EVIDENCE, internal.NodeAnswer, "job_id"),
         EventType("faultlens.internal.news.v1", EVIDENCE, internal.NodeNews, "job_id"),
+        EventType("faultlens.internal.cause_asked.v1", EVIDENCE, internal.CauseAsked, "job_id"),
+        EventType("faultlens.internal.cause_told.v1", EVIDENCE, internal.CauseTold, "job_id"),
         EventType("faultlens.internal.census.v1", CENSUS, internal.LaneCensus, "cluster"),
         EventType("faultlens.internal.context.v1", CONTEXT, internal.ContextChange, "cluster"),
         EventType("faultlens.internal.condition.v1", CONDITIONS, internal.Condition, "cluster"),

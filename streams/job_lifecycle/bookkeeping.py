@@ -44,10 +44,12 @@ def _bare(cause: Cause | None) -> Cause | None:
 
 
 def _policy_cause(job: JobRecord, attempt: Attempt) -> Cause | None:
-    """Return the fault behind an end that was no failure, where our own command brought it about."""
+    """Return the fault behind an end that was no failure: of our own command, or of a requeue that took the place."""
     end = attempt.end
-    if end is None or end.outcome not in ("cancelled", "preempted") or end.command_id is None:
+    if end is None or end.outcome not in ("cancelled", "preempted"):
         return None
+    if end.command_id is None:
+        return attempt.preempted_for if end.outcome == "preempted" else None
     fault = behind_our_command(attempt.observations.values(), end.at_ms)
     code = "platform.remediation" if fault is None else fault.cause_code
     return Cause(class_of(code), code)

@@ -23,7 +23,7 @@ from faultlens.events import (
     RankExited,
     Slot,
 )
-from faultlens.internal import NodeAnswer, NodeEvidence, NodeNews
+from faultlens.internal import CauseTold, NodeAnswer, NodeEvidence, NodeNews
 from streams import goodput
 from streams.attribution import Exit
 from streams.findings import pending_names_lost_capacity
@@ -252,7 +252,10 @@ def _on_ended(
     end = intake.reader.end_of(event, data, now_ms=now_ms)
     rank = "scheduler" if end.scheduler else "launcher"
     return job, replace(
-        attempt, ends={**attempt.ends, rank: end}, restarts_with=data.restarts_with_attempt or attempt.restarts_with
+        attempt,
+        ends={**attempt.ends, rank: end},
+        restarts_with=data.restarts_with_attempt or attempt.restarts_with,
+        preempted_by=data.preempted_by or attempt.preempted_by,
     )
 
 
@@ -301,6 +304,12 @@ def _on_news(
     return job, replace(attempt, news={**attempt.news, data.node: data})
 
 
+def _on_cause_told(
+    intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: CauseTold, now_ms: int
+) -> tuple[JobRecord, Attempt]:
+    return job, replace(attempt, preempted_for=data.cause)
+
+
 CHANGES: Final[dict[type, Change]] = {
     JobAllocated: _on_allocated,
     JobStarted: _on_started,
@@ -314,4 +323,5 @@ CHANGES: Final[dict[type, Change]] = {
     NodeEvidence: _on_evidence,
     NodeAnswer: _on_answer,
     NodeNews: _on_news,
+    CauseTold: _on_cause_told,
 }

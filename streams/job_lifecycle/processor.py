@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from faultlens import topics
 from faultlens.codec import Event, fingerprint
-from faultlens.events import JobAllocated, JobCheckpoint, JobLabelled, JobPending, JobResized, JobSubmitted
-from faultlens.internal import NodeAnswer, NodeEvidence, NodeNews
+from faultlens.events import JobAllocated, JobCheckpoint, JobEnded, JobLabelled, JobPending, JobResized, JobSubmitted
+from faultlens.internal import CauseAsked, CauseTold, NodeAnswer, NodeEvidence, NodeNews
 from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
 from streams.context import Context
-from streams.job_lifecycle import bookkeeping, counting, ending, noticing, resting, telling
+from streams.job_lifecycle import bookkeeping, counting, ending, noticing, preempting, resting, telling
 from streams.job_lifecycle.deciding import Judge
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
@@ -30,8 +30,8 @@ from streams.job_lifecycle.record import (
 )
 from streams.processor import Effects, Emit
 
-_FROM_NODES: Final = (NodeEvidence, NodeAnswer, NodeNews)
-_OF_THE_JOB: Final = (JobSubmitted, JobPending)
+_INTERNAL: Final = (NodeEvidence, NodeAnswer, NodeNews, CauseAsked, CauseTold)
+_OF_THE_JOB: Final = (JobSubmitted, JobPending, CauseAsked)
 _USUAL_LIMITS: Final = counting.StartLimits()
 
 
@@ -62,7 +62,7 @@ class JobLifecycleProcessor:
     def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
         """Return what follows from one record about the job."""
         job = cast("JobRecord", state) if state is not None else JobRecord(job_id=event.subject)
-        if not isinstance(event.data, _FROM_NODES):
+        if not isinstance(event.data, _INTERNAL):
             mark = fingerprint(event.source, event.id)
             if mark in job.seen:
                 return Effects(job, (), self._next_wake(job), duplicate=True)
@@ -75,6 +75,9 @@ class JobLifecycleProcessor:
             job = self._intake.pending(job, event, event.data)
             job, emits = noticing.waiting(job, self._limits.pending_ms, now_ms)
             return self._followed(job, list(job.attempts), emits, context, now_ms)
+        if isinstance(event.data, CauseAsked):
+            job, emits = preempting.remembered(job, event.data, now_ms)
+            return Effects(job, emits, self._next_wake(job))
         return self._on_attempt(job, event, context, now_ms)
 
     def _on_attempt(self, job: JobRecord, event: Event, context: Context, now_ms: int) -> Effects:
@@ -93,6 +96,8 @@ class JobLifecycleProcessor:
             emits += telling.left(job, attempt, gone, event.time_ms, now_ms)
         if before.closed is not None and attempt.closed is None and attempt.end is None:
             emits += telling.held(job, attempt, list(attempt.slots.values()), now_ms)
+        if isinstance(event.data, JobEnded):
+            emits += preempting.asking(job, attempt, now_ms)
         if before.allocated_ms is None and attempt.allocated_ms is not None:
             emits += bookkeeping.queued(job, attempt, now_ms)
         if isinstance(event.data, JobCheckpoint):
@@ -141,6 +146,7 @@ class JobLifecycleProcessor:
         self, job: JobRecord, touched: list[int], emits: list[Emit], context: Context, now_ms: int
     ) -> Effects:
         """Return the effects with the ends, verdicts, ledgers and samples of the touched attempts up to date."""
+        before = job
         for number in touched:
             attempt, more = self._up_to_date(job, job.attempts[number], context, now_ms)
             job = replace(job, attempts={**job.attempts, number: attempt})
@@ -149,6 +155,7 @@ class JobLifecycleProcessor:
                 job = replace(job, attempts={**job.attempts, number: attempt})
             emits = [*emits, *more, *found]
         job = resting.bounded(job)
+        emits = [*emits, *preempting.answered(before, job, now_ms)] if job.asked else emits
         return Effects(job, emits, self._next_wake(job))
 
     def _up_to_date(
@@ -201,6 +208,9 @@ class JobLifecycleProcessor:
 
     def _next_wake(self, job: JobRecord) -> int | None:
         wakes = [due for a in job.attempts.values() for due in self._due(job, a)]
+        asked = preempting.due_ms(job)
+        if asked is not None:
+            wakes.append(asked)
         waiting = noticing.waiting_due_ms(job, self._limits.pending_ms)
         if waiting is not None:
             wakes.append(waiting)

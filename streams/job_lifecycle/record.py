@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens.clock import DAY_MS, MINUTE_MS, SECOND_MS
-from faultlens.events import FAILURES, Cause, JobAttributed, JobLabelled, Slot
-from faultlens.internal import NodeAnswer, NodeNews, Observation, OtherUse
+from faultlens.events import FAILURES, AttemptRef, Cause, JobAttributed, JobLabelled, Slot
+from faultlens.internal import CauseAsked, NodeAnswer, NodeNews, Observation, OtherUse
 from streams.attribution import Earlier, End, Exit, Said
 from streams.findings import SlowRanks
 from streams.goodput import Ledger
@@ -35,6 +35,7 @@ OBSERVATIONS_MAX: Final = 96
 OTHERS_MAX: Final = 16
 ATTEMPTS_MAX: Final = 8
 STUBS_MAX: Final = 64
+ASKED_MAX: Final = 64
 SEEN_BYTES: Final = 8 * 256
 
 
@@ -126,6 +127,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     losses: tuple[Loss, ...] = ()
     counted: dict[str, Counted] = {}
     findings: dict[str, int] = {}
+    preempted_by: AttemptRef | None = None
+    preempted_for: Cause | None = None
     resting: bool = False
     slow: SlowRanks = ()
     overflow: int = 0
@@ -198,6 +201,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     attempts: dict[int, Attempt] = {}
     stubs: dict[int, Earlier] = {}
     waiting: Waiting | None = None
+    asked: tuple[CauseAsked, ...] = ()
     seen: bytes = b""
 
 

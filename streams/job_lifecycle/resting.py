@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from streams import goodput
+from streams.job_lifecycle import preempting
 from streams.job_lifecycle.deciding import stub_of
 from streams.job_lifecycle.record import (
     AMENDED_FOR_MS,
@@ -40,11 +41,16 @@ def rested(job: JobRecord, now_ms: int) -> JobRecord | None:
             attempts[number] = attempt
         elif not attempt.resting and attempt.decision is not None:
             attempts[number] = _slim(attempt)
-    if len(attempts) == len(job.attempts) and all(attempts[n] is job.attempts[n] for n in attempts):
+    asked = preempting.unforgotten(job, now_ms)
+    if (
+        asked == job.asked
+        and attempts.keys() == job.attempts.keys()
+        and all(attempts[n] is job.attempts[n] for n in attempts)
+    ):
         return job
-    if not attempts and not job.stubs:
+    if not attempts and not job.stubs and not asked:
         return None
-    return replace(job, attempts=attempts, seen=job.seen if attempts else b"")
+    return replace(job, attempts=attempts, asked=asked, seen=job.seen if attempts else b"")
 
 
 def _slim(attempt: Attempt) -> Attempt:

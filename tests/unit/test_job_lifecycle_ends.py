@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faultlens.events import JobCheckpoint, JobLabelled
+from faultlens.events import AttemptRef, JobCheckpoint, JobLabelled
 from tests.unit.scenes import ILLEGAL, MISTAKE, PEER, UNKNOWN, Scene
 
 OWN = ("app.exception", "supported", None, "do_not_retry")
@@ -76,6 +76,44 @@ def test_a_preemption_by_our_command_costs_time_on_the_account_of_the_fault() ->
     assert run.revisions("j") == []
     assert "lost_work hardware" in run.ledger("j")
     assert "lost_work platform" in commanded("preempted", fault=False).run(60).ledger("j")
+
+
+# --- preemptions -----------------------------------------------------------------------------------------
+
+
+def requeued(scene: Scene, text: str = UNKNOWN, code: str = "79") -> Scene:
+    """Let a big job fail at minute 10 and take the place of `j` when it is requeued at minute 12."""
+    scene.node("n3", until=60).job("big", "n3", user="bob").fault(9.99, "n3", "xid", code, 0)
+    scene.exit(10, "big", 0, "n3", text).end(10.1, "big")
+    scene.attempt("big", "n1", minute=12, number=2)
+    return scene
+
+
+def preempted(scene: Scene, attempt: int = 2, arrives: float | None = None) -> Scene:
+    by = AttemptRef("big", attempt)
+    return scene.end(11.9, "j", "preempted", source="scheduler/s", signal=15, preempted_by=by, arrives=arrives)
+
+
+def test_a_preemption_by_a_requeue_is_charged_to_the_fault_that_made_it_necessary() -> None:
+    run = preempted(requeued(job(steps_until=11.5))).run(40)
+    assert run.revisions("j") == []
+    assert run.ledger("j") == {"startup": 2.0, "lost_work hardware": 45.6}
+    _, _, causes = run.counted("goodput")
+    assert causes["hardware"] >= 45.6 * 60_000
+
+
+def test_it_is_charged_so_whichever_is_told_first_and_to_whatever_the_verdict_becomes() -> None:
+    scene = Scene().node("n1", "n2", until=60).job("j", "n1", "n2").steps("j", 0.5, 10)
+    early = preempted(scene, arrives=11.9).node("n3", until=60).job("big", "n3", user="bob")
+    early.exit(10, "big", 0, "n3", MISTAKE).end(10.1, "big", arrives=13)
+    assert "lost_work user" in early.run(40).ledger("j")
+    labelled = JobLabelled("big", 1, "hardware", "gpu.compute.wrong_result", by="jo", node="n3")
+    assert "lost_work hardware" in early.say(30, labelled, "operator/jo").run(40).ledger("j")
+
+
+def test_a_preemption_by_a_first_attempt_or_by_a_job_that_never_failed_is_nobodys_fault() -> None:
+    for scene in (preempted(requeued(job(steps_until=11.5)), attempt=1), preempted(job(steps_until=11.5))):
+        assert scene.run(40).ledger("j") == {"startup": 2.0, "lost_work": 45.6}
 
 
 # --- labels ----------------------------------------------------------------------------------------------
