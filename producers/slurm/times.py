@@ -8,6 +8,8 @@ from typing import Final
 from faultlens.clock import SECOND_MS, ms_of
 
 _UNKNOWN: Final = frozenset({"", "Unknown", "None", "N/A", "NONE", "INVALID", "(null)", "0"})
+# Beyond it (a damaged cell, milliseconds taken for seconds) no calendar may hold what is reckoned from a time.
+_END_MS: Final = ms_of(datetime(3000, 1, 1, tzinfo=UTC))
 # A second occurs in many rows: of a job, its steps and its array.
 _KNOWN_LIMIT: Final = 65_536
 
@@ -33,15 +35,19 @@ class TimeReader:
         text = text.strip()
         if text in _UNKNOWN:
             return None
-        if text.isdigit():
-            return int(text) * SECOND_MS
         try:
-            moment = datetime.fromisoformat(text)
+            at_ms = self._moment_ms(text, not_before)
         except ValueError:
             raise ValueError(f"not a time: {text[:40]!r}") from None
-        if moment.tzinfo is not None:
-            return ms_of(moment)
-        return self._local(text, moment, not_before)
+        if not 0 <= at_ms < _END_MS:
+            raise ValueError(f"not a time of any job: {text[:40]!r}")
+        return at_ms
+
+    def _moment_ms(self, text: str, not_before: int | None) -> int:
+        if text.isdigit():
+            return int(text) * SECOND_MS
+        moment = datetime.fromisoformat(text)
+        return ms_of(moment) if moment.tzinfo is not None else self._local(text, moment, not_before)
 
     def _local(self, text: str, moment: datetime, not_before: int | None) -> int:
         self.without_zone += 1

@@ -69,7 +69,13 @@ def test_words_for_no_time_are_no_time(text: str) -> None:
     assert TimeReader().read(text) is None
 
 
-@pytest.mark.parametrize("text", ["soon", "12:18:44", "2026-13-01T00:00:00"])
+@pytest.mark.parametrize("text", ["soon", "12:18:44", "2026-13-01T00:00:00", "²", "9" * 5000])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a time"):
         TimeReader().read(text)
+
+
+@pytest.mark.parametrize("text", ["1793491200000", "253402300800", "0001-01-01T00:00:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_no_job_can_have_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a time of any job"):
+        TimeReader(ZoneInfo("Europe/Zurich")).read(text)
