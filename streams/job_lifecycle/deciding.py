@@ -189,13 +189,13 @@ def _as_labelled(attempt: Attempt) -> bool:
 
 
 def _same(one: JobAttributed, other: JobAttributed) -> bool:
-    """Return whether two revisions say the same: class, code, culprit and advice; a label also its basis."""
+    """Return whether two revisions say the same: class, code, culprit and advice; of a settled one also the basis."""
     return (
         one.cause.code == other.cause.code
         and one.culprit.node == other.culprit.node
         and one.culprit.device == other.culprit.device
         and one.retry == other.retry
-        and one.basis == other.basis
+        and (one.basis == other.basis or other.status == "provisional")
     )
 
 

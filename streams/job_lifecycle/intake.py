@@ -40,6 +40,7 @@ from streams.job_lifecycle.record import (
     Waiting,
     with_attempt,
 )
+from streams.weighing import weight
 
 _REPORTERS_WORDS: Final = (JobAllocated, JobStarted, JobAlive, JobProgress, JobCheckpoint, RankExited, JobResized)
 Change = Callable[["Intake", JobRecord, Attempt, Event, Any, int], tuple[JobRecord, Attempt]]
@@ -276,7 +277,10 @@ def _on_evidence(
         known = observations.get(observation.id)
         if known is None and len(observations) >= OBSERVATIONS_MAX:
             overflow += 1
-            continue
+            weakest = min(observations.values(), key=weight)
+            if weight(observation) <= weight(weakest):
+                continue
+            del observations[weakest.id]
         # What a node says later of the same fault knows its cure and count; when it first arrived stays.
         arrived_ms = observation.arrived_ms if known is None else known.arrived_ms
         observations[observation.id] = replace(observation, arrived_ms=arrived_ms)

@@ -20,6 +20,8 @@ RELEASED_KEPT_MS: Final = 7 * DAY_MS
 RELEASED_MAX: Final = 200
 HELD_MAX: Final = 256
 CONDITIONS_MAX: Final = 256
+# In one record of evidence, as many as a job keeps of all its nodes: a record is to stay far below 256 KiB.
+EVIDENCE_MAX: Final = 96
 # Design §2: per device and code, the last jobs and users of 28 days.
 USES_KEPT_MS: Final = 28 * DAY_MS
 USES_MAX: Final = 8

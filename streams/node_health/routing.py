@@ -10,8 +10,9 @@ from faultlens.codec import stable_id
 from faultlens.internal import Held, NodeAnswer, NodeEvidence, NodeNews, Observation, Released
 from streams.node_health import uses
 from streams.node_health.conditions import whole_or_same_device
-from streams.node_health.record import NodeRecord
+from streams.node_health.record import EVIDENCE_MAX, NodeRecord
 from streams.processor import Emit
+from streams.weighing import heaviest
 
 # Contract, "Evidence window": opens 10 minutes before the first sign of trouble, closes 5 minutes after the end.
 BEFORE_MS = 10 * 60_000
@@ -71,6 +72,7 @@ def evidence(
     record: NodeRecord, job_id: str, attempt: int, observations: Sequence[Observation], *, now_ms: int
 ) -> Emit:
     """Return the evidence record for one attempt."""
+    observations = heaviest(observations, EVIDENCE_MAX)
     others = uses.others(record, job_id, attempt, observations)
     data = NodeEvidence(
         job_id=job_id,
