@@ -64,7 +64,9 @@ def fleet(nodes: int, hours: float, interval_s: int) -> Iterator[Event]:
     for turn in range(int(hours * 3600 / interval_s)):
         for n, report in enumerate(reports):
             number += 1
-            yield event(f"agent/{report.node}", number, int(START_MS + turn * interval_s * SECOND_MS + n * gap_ms), report)
+            yield event(
+                f"agent/{report.node}", number, int(START_MS + turn * interval_s * SECOND_MS + n * gap_ms), report
+            )
         at_ms = START_MS + (turn + 1) * interval_s * SECOND_MS - 1
         for data in jobs(turn, nodes, interval_s):
             number += 1
@@ -72,7 +74,7 @@ def fleet(nodes: int, hours: float, interval_s: int) -> Iterator[Event]:
 
 
 def jobs(turn: int, nodes: int, interval_s: int) -> Iterator[Data]:
-    """Yield what is said of jobs in one turn. Each holds two nodes for as long as it takes to go once round the fleet."""
+    """Yield what is said of jobs in one turn; each holds two nodes for as long as it takes to go round the fleet."""
     length = nodes // 2
     slots = tuple(Slot(f"node-{(2 * turn + i) % nodes:04}", tuple(range(8))) for i in range(2))
     if turn >= length:
@@ -107,7 +109,8 @@ def main() -> None:
         seconds, cpu_seconds = perf_counter() - began, process_time() - cpu
         profile.disable()
     rate = tally.events / cpu_seconds
-    print(f"{tally.events:,} events, {seconds:.2f} s, {cpu_seconds:.2f} s of CPU: {rate:,.0f} events/s, {1e6 / rate:.1f} us each")
+    took = f"{seconds:.2f} s, {cpu_seconds:.2f} s of CPU"
+    print(f"{tally.events:,} events, {took}: {rate:,.0f} events/s, {1e6 / rate:.1f} us each")
     print(", ".join(f"{topic} {count:,}" for topic, count in sorted(tally.written.items())))
     if asked.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
