@@ -81,7 +81,7 @@ def split_line(raw: str) -> Line | None:
     for form in _FORMS:
         try:
             line = form(text)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, OSError):
             continue
         if line is not None:
             return line

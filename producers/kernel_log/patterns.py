@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from faultlens.errors import ConfigurationError
 from faultlens.events import FaultKind
 from faultlens.yaml_lines import YamlProblemError, read_yaml, validate
-from producers.kernel_log.xid import normal_pci
+from producers.kernel_log.xid import normal_pci, pid_of
 
 _FILE: Final = Path(__file__).parent / "kernel_patterns.yaml"
 _GROUPS: Final = frozenset({"pci", "pid", "name", "link", "pci2", "pid2", "name2"})
@@ -110,7 +110,7 @@ def _worded(entry: PatternEntry, groups: dict[str, str | None]) -> Worded:
         subcode=entry.subcode,
         pci=normal_pci(pci) if pci else None,
         link=groups.get("link"),
-        pid=int(pid) if pid else None,
+        pid=pid_of(pid),
         process=name.strip() if name else None,
     )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
 from faultlens.catalogue import Catalogue
-from faultlens.clock import MINUTE_MS, parse_moment
+from faultlens.clock import MINUTE_MS, ms_of, parse_moment
 from producers.kernel_log.devices import Gpus, Told
 from producers.kernel_log.lines import FABRIC_MANAGER, KERNEL, Line, split_line
 from producers.kernel_log.patterns import Patterns
@@ -24,6 +25,8 @@ _SAME_LOSS_MS: Final = MINUTE_MS
 _AUDIT: Final = re.compile(r"\baudit\((?P<epoch>\d{9,11}\.\d{3}):\d+\)")
 _RTC: Final = re.compile(r"setting system clock to (?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d) UTC")
 _BOOT_LINES_READ: Final = 200_000
+# Beyond it (a damaged line) no calendar may hold what is reckoned from a time.
+_END_MS: Final = ms_of(datetime(3000, 1, 1, tzinfo=UTC))
 
 
 class Seen(NamedTuple):
@@ -81,11 +84,14 @@ class Scanner:
         return found._replace(at_ms=at_ms)
 
     def _moment(self, line: Line) -> int | None:
-        """Return a line's time; a continuation has that of the line before it."""
+        """Return a line's time; a continuation has that of the line before it, one that no calendar holds has none."""
         if line.stamp is not None:
             moment = line.stamp.moment
             self.without_zone += self._clock.zone is None and moment is not None and moment.tzinfo is None
-            self._last_ms = self._clock.at_ms(line.stamp, after_ms=self._last_ms)
+            at_ms = self._clock.at_ms(line.stamp, after_ms=self._last_ms)
+            if not 0 <= at_ms < _END_MS:
+                return None
+            self._last_ms = at_ms
         return self._last_ms
 
     def _recognised(self, line: Line) -> Seen | None:

@@ -18,6 +18,8 @@ _MANAGER: Final = re.compile(
     r"detected NVSwitch (?P<how>non-fatal|fatal) error (?P<code>\d{4,6}) on .*?pci bus id (?P<pci>[0-9a-fA-F:.]+)"
     r"(?:.*?\bport (?P<link>\d+))?"
 )
+# Linux gives out fewer than 2^22 (PID_MAX_LIMIT, include/linux/threads.h).
+_PID: Final = re.compile(r"\d{1,7}", re.ASCII)
 _LINK: Final = re.compile(r"\b[Ll]ink (?P<link>\d{1,3})\b")
 _REGISTERS: Final = re.compile(r"\(((?:0x[0-9a-fA-F]{1,8}(?:, ?)?){7})\)")
 _PCI: Final = re.compile(r"^(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$")
@@ -83,7 +85,7 @@ def _xid(found: re.Match[str], text: str, catalogue: Catalogue) -> Numbered:
         normal_pci(found["pci"]),
         subcode=_subcode(code, text, catalogue),
         link=_link(rest) if code == 74 or code in _NVLINK5 else None,
-        pid=int(pid) if pid and pid.isdigit() else None,
+        pid=pid_of(pid),
         process=name if name and not name.startswith("<") else None,
     )
 
@@ -120,6 +122,11 @@ def nvlink_subcode(text: str) -> str | None:
 def _link(text: str) -> int | None:
     found = _LINK.search(text)
     return int(found["link"]) if found else None
+
+
+def pid_of(text: str | None) -> int | None:
+    """Return a process id; None for what cannot be one."""
+    return int(text) if text and _PID.fullmatch(text) else None
 
 
 def normal_pci(text: str) -> str:

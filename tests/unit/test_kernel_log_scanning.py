@@ -110,6 +110,22 @@ def test_a_continuation_has_the_time_of_the_line_before_and_the_first_line_none(
     assert (by.unstamped, by.lines) == (1, 4)
 
 
+@pytest.mark.parametrize("count", ["99999999999999999999", "9" * 1_500])
+def test_a_time_that_no_calendar_holds_is_no_time_and_the_next_line_is_read(count: str) -> None:
+    read = scanner()
+    rest = "Xid (PCI:0000:9b:00): 48, An uncorrectable error"
+    journal = '{"_TRANSPORT":"kernel","__REALTIME_TIMESTAMP":"' + count + '","MESSAGE":"NVRM: ' + rest + '"}'
+    told = events([f"[{count}.5] NVRM: {rest}", f"6,1,{count},-;NVRM: {rest}", journal, xid(5, "79, lost")], read)
+    assert [event.time_ms for event in told] == [BOOTED_MS + 5_000]
+    assert read.unstamped == 3
+
+
+@pytest.mark.parametrize("pid", ["99999999", "9" * 5_000])
+def test_what_is_no_process_id_is_left_out(pid: str) -> None:
+    [fault] = faults([xid(5, f"31, pid={pid}, name=python, MMU Fault")])
+    assert fault.process is None or fault.process.pid is None
+
+
 def test_only_the_kernel_is_believed_about_codes() -> None:
     assert faults(["Nov 23 04:12:07 n1 kubelet[9]: NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."]) == []
 
