@@ -44,6 +44,8 @@ WANTED: Final = NEEDED | frozenset(
         "user",
     }
 )
+# Slurm's counts have 32 bits; the last of them mean that there is none (NO_VAL, INFINITE in slurm.h).
+_NO_COUNT: Final = 0xFFFF_FFFC
 _GPUS: Final = re.compile(r"(?:^|,)gres/gpu(?P<kind>:[^=]*)?=(?P<count>\d+)")
 _GRES_GPUS: Final = re.compile(r"(?:^|,)gpu(?::[^,:(]*)?:(\d+)")
 _WAITING_ARRAY: Final = re.compile(r"_\[")
@@ -113,14 +115,14 @@ def _run(row: Row, times: TimeReader) -> Run:
         raw_id=cells.get("jobidraw", ""),
         derived=exit_of(cells.get("derivedexitcode", "")),
         user=cells.get("user") or None,
-        uid=int(cells["uid"]) if cells.get("uid", "").isdigit() else None,
+        uid=_count(cells.get("uid", "")),
         account=cells.get("account") or None,
         name=cells.get("jobname") or None,
         partition=cells.get("partition") or None,
-        priority=float(cells["priority"]) if cells.get("priority", "").isdigit() else None,
+        priority=_count(cells.get("priority", "")),
         gpus_wanted=gpus_of(cells.get("reqtres", "")) or gres_gpus(cells.get("reqgres", "")),
         gpus_held=_held(cells),
-        nodes_wanted=_number(cells.get("reqnodes", "")) or _number(cells.get("nnodes", "")),
+        nodes_wanted=_count(cells.get("reqnodes", "")) or _count(cells.get("nnodes", "")) or 0,
         waited_for=cells.get("reason") if cells.get("reason") not in (None, "", "None") else None,
         submit_line=cells.get("submitline", ""),
         remarks=_remarks(cells),
@@ -162,8 +164,10 @@ def gres_gpus(gres: str) -> int:
     return sum(int(count) for count in _GRES_GPUS.findall(gres))
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+def _count(text: str) -> int | None:
+    """Return a count of Slurm's; None for a word, or for its numbers that mean none."""
+    number = int(text) if text.isdigit() else _NO_COUNT
+    return number if number < _NO_COUNT else None
 
 
 def _remarks(cells: dict[str, str]) -> tuple[str, ...]:

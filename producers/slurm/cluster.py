@@ -10,7 +10,7 @@ from producers.slurm.accounting import gres_gpus
 from producers.slurm.times import TimeReader
 
 _SETTING: Final = re.compile(r"^(\w+)\s+= ?(.*)$")
-_SECONDS: Final = re.compile(r"^(\d+)(?: sec)?$")
+_SECONDS: Final = re.compile(r"^(\d{1,9})(?: sec)?$")
 _NODE: Final = re.compile(r"^NodeName=(\S+)")
 _NODE_FIELD: Final = re.compile(r"\s(Gres|Partitions|BootTime)=(\S*)")
 _FAMILY: Final = re.compile(r"gpu:([^:,()\d][^:,()]*)")

@@ -233,6 +233,17 @@ def test_gpus_are_counted_once_whatever_they_are_called() -> None:
     assert gres_gpus("gpu:4") == 4
 
 
+def test_numbers_by_which_slurm_means_none_are_none() -> None:
+    table = [
+        "JobID|State|Start|End|NNodes|UID|Priority",
+        "1|FAILED|1795954000|1795954060|4294967294|4294967294|4294967295",
+        "2|FAILED|1795954000|1795954060|4|1000|4294901757",
+    ]
+    none, some = read_accounting(table, TimeReader()).runs
+    assert (none.nodes_wanted, none.uid, none.priority) == (0, None, None)
+    assert (some.nodes_wanted, some.uid, some.priority) == (4, 1000, 4294901757)
+
+
 def test_an_export_without_what_is_needed_says_which_column_to_add() -> None:
     with pytest.raises(TableError, match="no column end, start"):
         read_accounting(["JobID|State", "1|FAILED"], TimeReader())
