@@ -83,7 +83,7 @@ def order_ms(observation: Observation) -> int:
 def candidates(facts: Facts) -> list[Observation]:
     """Return the observations that can have ended the attempt, the most likely root first."""
     usable = [o for o in facts.observations if _can_be_root(facts, o)]
-    usable = [o for o in usable if not _yields(o, usable)]
+    usable = [o for o in usable if not _yields(o, usable) and not _ended_in_restart(o, usable)]
     return ranked(usable)
 
 
@@ -144,6 +144,13 @@ def _yields(observation: Observation, others: list[Observation]) -> bool:
         if o is not observation and abs(o.since_ms - observation.since_ms) <= YIELD_MS
     }
     return not near.isdisjoint(observation.yields_to)
+
+
+def _ended_in_restart(observation: Observation, others: list[Observation]) -> bool:
+    """Return whether it is a silence out of which the node came by a restart: how fast it was noticed tells nothing."""
+    if observation.code != "silent":
+        return False
+    return any((o.code, o.node, o.since_ms) == ("rebooted", observation.node, observation.since_ms) for o in others)
 
 
 def ranked(observations: list[Observation]) -> list[Observation]:

@@ -219,7 +219,7 @@ def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by
         facts,
         end=end,
         opens_ms=opens_ms(attempt),
-        closes_ms=attempt.closes_ms,
+        closes_ms=attempt.window_ends_ms,
         trouble_ms=trouble_ms(attempt),
         stalled_ms=stalled_since_ms(attempt),
         suspects=attempt.suspects,

@@ -145,12 +145,16 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         return end is not None and end.outcome in FAILURES
 
     @property
+    def window_ends_ms(self) -> int:
+        """Until when what happens bears on the end: five minutes after it, of two reported ends the later."""
+        ends = list(self.ends.values()) or ([] if self.closed is None else [self.closed])
+        return max((end.at_ms for end in ends), default=0) + WINDOW_AFTER_MS
+
+    @property
     def closes_ms(self) -> int:
-        """When the evidence window closes: five minutes after the end, of two reported ends the later."""
-        if not self.ends and self.closed is not None:
-            # What made us close it may have come long after its reporters' last word.
-            return max(self.closed.at_ms + WINDOW_AFTER_MS, self.closed.arrived_ms)
-        return max((end.at_ms for end in self.ends.values()), default=0) + WINDOW_AFTER_MS
+        """Up to when all must have answered: the window's end; what made us close an attempt may have come after it."""
+        concluded_ms = self.closed.arrived_ms if self.closed is not None and not self.ends else 0
+        return max(self.window_ends_ms, concluded_ms)
 
     @property
     def answering(self) -> dict[str, Slot]:

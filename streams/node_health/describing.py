@@ -50,18 +50,12 @@ def described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: i
     )
 
 
-def returned(record: NodeRecord, at_ms: int, *, rebooted: bool) -> tuple[NodeRecord, tuple[Observation, ...]]:
-    """Return the record as no longer silent, and the silence that is over.
-
-    Of a node that restarted the restart is what happened: whether it was called silent before that depends on how fast
-    the cluster's count came.
-    """
+def returned(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    """Return the record as no longer silent, and the silence that is over."""
     if record.silent_since_ms is None:
         return record, ()
     silences = [f for f in record.faults if (f.kind, f.code) == ("kernel", "silent") and f.open]
-    over = {
-        f.id: replace(f, open=False, until_ms=at_ms, role="informational" if rebooted else f.role) for f in silences
-    }
+    over = {f.id: replace(f, open=False, until_ms=at_ms) for f in silences}
     faults = tuple(over.get(f.id, f) for f in record.faults)
     return replace(record, silent_since_ms=None, faults=faults), tuple(over.values())
 

@@ -156,7 +156,7 @@ class NodeHealthProcessor:
         found = conditions.failing_checks(self._catalogue, record, event, report, now_ms=now_ms)
         record = describing.described(record, event, report, now_ms=now_ms)
         record, over = conditions.cleared_by_checks(record, report.checks, event.time_ms)
-        record, returned = describing.returned(record, event.time_ms, rebooted=new_boot)
+        record, returned = describing.returned(record, event.time_ms)
         emits += self._told(record, (*over, *returned), "cleared", now_ms)
         for observation in found:
             record, told = self._with_condition(record, observation, now_ms)

@@ -96,6 +96,13 @@ def worker_lost() -> Story:
     return story.steps("elastic", 21, 40).end("elastic", 40, "succeeded")
 
 
+def launcher_vanished() -> Story:
+    """A launcher is not heard of any more, and long before its job is taken to have ended a GPU is bad."""
+    story = Story().healthy("n2", until_min=100).healthy("n1", until_min=60)
+    story.job("vanished", 5, "n1").alive("vanished", 6, 12)
+    return story.reports("n1", since_min=60, until_min=100, checks={"ecc": "fail"})
+
+
 def scheduler_says_otherwise() -> Story:
     """A launcher reports failures that a scheduler knows to be a cancellation, and a drain."""
     story = Story().healthy("n1", "n2", until_min=90)
@@ -116,6 +123,7 @@ STORIES: tuple[Callable[[], Story], ...] = (
     node_fails_users,
     storage_in_trouble,
     worker_lost,
+    launcher_vanished,
     scheduler_says_otherwise,
 )
 OUTAGES = [("node", 15, 20), ("job", 9, 25), ("node", 4, 240), ("job", 4, 240), ("context", 4, 240)]
@@ -153,6 +161,7 @@ def test_what_is_told_of_a_story_is_what_happened(story: Callable[[], Story]) ->
         },
         "storage_in_trouble": {"reader/1": ("platform", None, None)},
         "worker_lost": {"elastic/1 loss 1": ("hardware", "n1", 0)},
+        "launcher_vanished": {"vanished/1": ("user", None, None)},
         "scheduler_says_otherwise": {"drained/1": ("platform", None, None)},
     }
     found = {name: (truth[0], truth[2], truth[3]) for name, truth in calm(story).items()}
