@@ -12,7 +12,7 @@ from faultlens.causes import CAUSE_CLASSES
 from slo.report import figures, notes, view
 from slo.report.data import OVERHEAD, ObjectiveLine, ReportData
 from slo.report.summary import summary
-from slo.wording import duration, minute, target_percent
+from slo.wording import duration, minute, printable, target_percent
 
 CLASS_LEGEND: Final = tuple((name, name) for name in CAUSE_CLASSES)
 
@@ -29,7 +29,7 @@ class Tile(NamedTuple):
 
 
 def render_html(data: ReportData) -> str:
-    """Return the whole page. Everything that came from outside is escaped."""
+    """Return the whole page. Everything that came from outside is escaped, its control characters too."""
     page = _template().render(
         data=data,
         paragraphs=summary(data),
@@ -56,6 +56,8 @@ def render_html(data: ReportData) -> str:
         quality=view.quality_table(data),
         blindness=notes.blindness(data),
     )
+    # What escaping leaves: characters that HTML forbids or that turn the text around them.
+    page = "\n".join(printable(line, limit=len(line)) for line in page.split("\n"))
     # A figure and its unit stay on one line.
     return page.replace(" %", "\N{NO-BREAK SPACE}%")
 

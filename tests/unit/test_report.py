@@ -221,6 +221,14 @@ def test_foreign_words_stay_words_in_the_page() -> None:
     assert Page(text).all("img") == []
 
 
+def test_characters_that_no_page_may_hold_or_that_turn_its_text_around_are_written_out() -> None:
+    report = replace(a_report(), scope="c1 \x00\x1b[2J\u202e", catalogs=("\x9b\u2028\r",))
+    text = render_html(report)
+    assert r"c1 \x00\x1b[2J\u202e" in text
+    assert r"\x9b\u2028\x0d" in text
+    assert {character for character in text if not character.isprintable()} <= {"\n", "\N{NO-BREAK SPACE}"}
+
+
 def test_foreign_words_stay_words_in_markdown_and_cannot_break_its_tables() -> None:
     text = render_markdown(evil_report())
     assert "<img" not in text.replace("\\<", "")
