@@ -46,8 +46,8 @@ WANTED: Final = NEEDED | frozenset(
 )
 # Slurm's counts have 32 bits; the last of them mean that there is none (NO_VAL, INFINITE in slurm.h).
 _NO_COUNT: Final = 0xFFFF_FFFC
-_GPUS: Final = re.compile(r"(?:^|,)gres/gpu(?P<kind>:[^=]*)?=(?P<count>\d+)")
-_GRES_GPUS: Final = re.compile(r"(?:^|,)gpu(?::[^,:(]*)?:(\d+)")
+_GPUS: Final = re.compile(r"(?:^|,)gres/gpu(?P<kind>:[^=]*)?=(?P<count>\d{1,9})(?!\d)")
+_GRES_GPUS: Final = re.compile(r"(?:^|,)gpu(?::[^,:(]*)?:(\d{1,9})(?!\d)")
 _WAITING_ARRAY: Final = re.compile(r"_\[")
 REMARK_CHARS: Final = 500
 

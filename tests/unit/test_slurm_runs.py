@@ -231,6 +231,7 @@ def test_gpus_are_counted_once_whatever_they_are_called() -> None:
     assert gpus_of("cpu=1,node=1") == 0
     assert gres_gpus("gpu:h100:8(IDX:0-7)") == 8
     assert gres_gpus("gpu:4") == 4
+    assert gres_gpus("gpu:" + "4" * 5_000) == gpus_of("gres/gpu=" + "4" * 5_000) == 0
 
 
 def test_numbers_by_which_slurm_means_none_are_none() -> None:
