@@ -16,7 +16,7 @@ from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
 from streams.context import Context
 from streams.job_lifecycle import bookkeeping, counting, ending, noticing, preempting, resting, telling
-from streams.job_lifecycle.deciding import Judge
+from streams.job_lifecycle.deciding import Judge, stub_of
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
@@ -145,10 +145,18 @@ class JobLifecycleProcessor:
     def _followed(
         self, job: JobRecord, touched: list[int], emits: list[Emit], context: Context, now_ms: int
     ) -> Effects:
-        """Return the effects with the ends, verdicts, ledgers and samples of the touched attempts up to date."""
-        before = job
-        for number in touched:
+        """Return the effects with the ends, verdicts, ledgers and samples of the touched attempts up to date.
+
+        How an attempt failed bears on the verdicts of those after it, and on what their recovery is charged to.
+        """
+        before, due = job, set(touched)
+        for number in [*job.attempts]:
+            if number not in due:
+                continue
+            known = stub_of(job.attempts[number])
             attempt, more = self._up_to_date(job, job.attempts[number], context, now_ms)
+            if stub_of(attempt) != known:
+                due.update(later for later in job.attempts if later > number)
             job = replace(job, attempts={**job.attempts, number: attempt})
             attempt, found = noticing.looping(job, attempt, now_ms)
             if found:

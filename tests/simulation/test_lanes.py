@@ -191,3 +191,12 @@ def test_the_final_verdict_rests_on_an_incident_that_was_announced_in_time(role:
     world = play(storage_in_trouble().told(), outage(role, from_ms, from_ms + HOUR_MS))
     told = revisions(outputs(world, ATTRIBUTIONS))["reader/1"]
     assert [(verdict.status, verdict.rule) for verdict in told][1:] == [("final", "service_incident")]
+
+
+def test_a_verdict_that_rests_on_an_earlier_one_changes_with_it() -> None:
+    story = Story().healthy("n1", "n2", until_min=60).job("again", 5, "n1").end("again", 8, signal=9)
+    for number in (2, 3):
+        story.attempt("again", number, 4 + 6 * number, "n1").end("again", 8 + 6 * number, number=number, signal=9)
+    assert truth_of(play(story.told(), in_step))["again/3"][4] == "do_not_retry"
+    story.end("again", 40, "cancelled", source="scheduler/s")
+    assert truth_of(play(story.told(), in_step))["again/3"][4] == "retry"
