@@ -8,15 +8,17 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 Moment = Annotated[datetime, Meta(tz=True)]
-# Numbers have bounds that nothing real reaches, so that sums of them stay within 64 bits wherever they are kept.
+# Numbers have bounds that nothing real reaches, so that they fit into 32 bits and sums of them into 64, in whatever
+# keeps them.
 Seconds = Annotated[float, Meta(gt=0, le=1e8)]
 Duration = Annotated[float, Meta(ge=0, le=1e8)]
 Measure = Annotated[float, Meta(ge=-1e15, le=1e15)]
-Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
-Count = Annotated[int, Meta(ge=0, le=2**53)]
+Step = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Whole = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Machines = Annotated[int, Meta(ge=0, le=1_000_000)]
 Part = Annotated[int, Meta(ge=1, le=100_000)]
-Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 
 CauseClass = Literal["hardware", "driver", "platform", "user"]
@@ -273,7 +275,7 @@ class JobProgress(Data, frozen=True):
 
     job_id: Name
     attempt: Positive
-    step: Whole
+    step: Step
     step_time_s: Measure | None = None
     ranks: dict[str, Measure] | None = None
     quantiles: Quantiles | None = None
@@ -287,7 +289,7 @@ class JobCheckpoint(Data, frozen=True):
 
     job_id: Name
     attempt: Positive
-    step: Whole
+    step: Step
     duration_s: Duration
     ok: bool
     restored: bool = False

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
@@ -18,13 +19,16 @@ from faultlens.local import Places, replay
 from faultlens.local_roles import load_roles
 from faultlens.local_state import load
 from faultlens.recordings import Recording
+from faultlens.store import Store, open_store
 from faultlens.topics import INPUT_TYPES
+from sinks.migrate import migrate
+from sinks.writer import StoreWriter
 
 T0 = parse_moment("2026-11-23T04:00:00Z")
 ROLES = load_roles()
 # Few names, so that events meet; and some that nobody would give.
 NAMES = st.sampled_from(["n1", "n2", "c1", "j1", "j2", "1", "*", "\x00", "\x1b[2J", "<b>", "'", "🔥", "x" * 512])
-MOMENTS = st.sampled_from([0, 1, MINUTE_MS, HOUR_MS, -HOUR_MS, DAY_MS, -400 * DAY_MS, 4_000 * DAY_MS])
+MOMENTS = st.sampled_from([0, 1, MINUTE_MS, HOUR_MS, -HOUR_MS, DAY_MS, -380 * DAY_MS, 4_000 * DAY_MS])
 
 
 def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
@@ -94,3 +98,22 @@ def test_no_event_that_the_contract_allows_makes_a_processor_fail(lines: list[by
         for file in (directory / "out").iterdir():
             for line in file.read_bytes().splitlines():
                 Decoder().decode(line)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with open_store(f"chdb://{tmp_path_factory.mktemp('hostile') / 'store'}") as opened:
+        migrate(opened)
+        yield opened
+
+
+@pytest.mark.store
+@given(st.lists(events(), min_size=20, max_size=60))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck), deadline=None)
+def test_the_store_takes_every_event_that_the_contract_allows(store: Store, lines: list[bytes]) -> None:
+    writer = StoreWriter(store)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"\n".join(lines))
+        file.flush()
+        replay([Recording(file.name)], ROLES, Places(store=writer))
+    assert writer.refused == 0
