@@ -97,7 +97,7 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
     found = relevant(record, release)
     emits = [evidence(record, release.job_id, release.attempt, found, now_ms=now_ms)] if found else []
     others = [r for r in record.released if _near(r, release)]
-    failed_starts = [r for r in others if _failed_to_start(r)]
+    failed_starts = [r for r in record.released if _failed_to_start(r) and _near_start(r, release)]
     unexplained = [r for r in others if _unexplained(r)]
     data = NodeAnswer(
         job_id=release.job_id,
@@ -127,9 +127,10 @@ def answered_again(record: NodeRecord, release: Released, before: Released | Non
     if not any(counts(release) != (before is not None and counts(before)) for counts in _COUNTS):
         return []
     due = {(r.job_id, r.attempt, r.loss) for r in record.answers_due}
+    near = _near_start if _failed_to_start(release) else _near
     given = [
         r for r in record.released
-        if r.failed and r.closes_ms <= now_ms and _near(release, r) and (r.job_id, r.attempt, r.loss) not in due
+        if r.failed and r.closes_ms <= now_ms and near(release, r) and (r.job_id, r.attempt, r.loss) not in due
     ]  # fmt: skip
     return [emit for r in given for emit in answer(record, r, now_ms)]
 
@@ -137,6 +138,11 @@ def answered_again(record: NodeRecord, release: Released, before: Released | Non
 def _near(other: Released, release: Released) -> bool:
     """Return whether another job's end counts for an attempt's."""
     return other.job_id != release.job_id and 0 <= release.closes_ms - other.at_ms <= NEIGHBOURS_MS + BEFORE_MS
+
+
+def _near_start(other: Released, release: Released) -> bool:
+    """Return whether another job's failed start says something of an attempt's, before it or after."""
+    return other.job_id != release.job_id and abs(release.at_ms - other.at_ms) <= NEIGHBOURS_MS
 
 
 def _failed_to_start(release: Released) -> bool:

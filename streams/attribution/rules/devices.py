@@ -6,7 +6,7 @@ from typing import Final
 
 from faultlens.events import Basis
 from faultlens.internal import Observation
-from streams.attribution.facts import Facts
+from streams.attribution.facts import Facts, Said
 from streams.attribution.roots import (
     COMPETING_MS,
     candidates,
@@ -38,6 +38,7 @@ _BEHIND: Final = {
     "app.numerics": ("gpu.compute", "gpu.memory", "host.memory"),
     "app.cuda_error": ("gpu", "fabric", "driver", "host.pcie"),
 }
+_OF_LINKS: Final = ("network", "platform.network", "host.lost", "app.hang", "gpu.unknown", "app.cuda_error")
 # Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
 DECISIVE_SEVERITY: Final = 50
 _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
@@ -51,6 +52,8 @@ def _explains(facts: Facts, fault: Observation) -> bool:
     behind = next((f for code, f in _BEHIND.items() if has_prefix(said.cause_code, (code,))), None)
     if said.role == "root" and behind is not None:
         return has_prefix(fault.cause_code, behind)
+    if fault.cause_code.startswith("network.") and not _sounds_like_network(said):
+        return False
     if not names_another_cause(said):
         return True
     teller = first_root_exit(facts)
@@ -60,6 +63,13 @@ def _explains(facts: Facts, fault: Observation) -> bool:
         return fault.severity >= _OVERRULES_HINTS and 0 <= ahead_ms <= _SOON_MS
     before = 0 <= ahead_ms <= _SAME_MOMENT_MS and fault.severity >= _OVERRULES_WORDS
     return before and teller is not None and fault.node == teller.node and has_prefix(said.cause_code, _ECHOES)
+
+
+def _sounds_like_network(said: Said) -> bool:
+    """Return whether a link that fails can print this: its peers' complaints, time-outs, or nothing at all."""
+    if said.role in ("none", "cascade"):
+        return True
+    return has_prefix(said.cause_code, _OF_LINKS) and not has_prefix(said.cause_code, ("app.hang.collective",))
 
 
 def _decisive(facts: Facts) -> list[Observation]:

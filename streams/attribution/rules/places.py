@@ -51,7 +51,7 @@ _HIDES_BEHIND: Final = {
 # Errors that a program names as its own and that are a shared service's while that is in trouble.
 _ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing")}
 # Roots in a text that a service which a node sees fail can be behind.
-_SERVICE_WORDS: Final = ("platform", "host.lost", "app.data", "app.hang", "app.crash")
+_SERVICE_WORDS: Final = ("platform", "host.lost", "app.data.disk_full", "app.hang")
 # What the kernel prints when the whole node is short of memory; of a job's own limit it says `Memory cgroup`.
 _OF_THE_NODE: Final = re.compile(r"(?i)^(?!.*memory cgroup).*out of memory|CONSTRAINT_NONE")
 _START_SERVICES: Final = frozenset({"registry"})
@@ -211,9 +211,9 @@ def black_hole_node(facts: Facts) -> Finding | None:
     if facts.started_ms is not None or own_error(said):
         return None
     suspects = [answer for answer in facts.answers if _swallows(answer)]
-    if not suspects:
-        return None
     worst = _worst(suspects, node_named(facts))
+    if worst is None:
+        return None
     jobs, users = worst.start_failures + 1, worst.start_failure_users + 1
     code = said.cause_code if said.cause_class in ("platform", "driver") else "platform.runtime"
     what = f"{jobs} starts of {users} users failed on {worst.node} within six hours"
@@ -226,9 +226,15 @@ def _swallows(answer: NodeAnswer) -> bool:
     return jobs >= _BLACK_HOLE_JOBS and users >= _BLACK_HOLE_USERS and jobs > answer.starts
 
 
-def _worst(suspects: list[NodeAnswer], named: str | None) -> NodeAnswer:
-    """Return the node that the failure is about: the one that its words name, else the one with most such starts."""
+def _worst(suspects: list[NodeAnswer], named: str | None) -> NodeAnswer | None:
+    """Return the node that the failure is about: the one that its words name, else the one with most such starts.
+
+    Nodes that were held together by the same few jobs cannot be told apart: then it is none of them yet.
+    """
     for answer in suspects:
         if answer.node == named:
             return answer
-    return max(suspects, key=lambda answer: (answer.start_failures - answer.starts, answer.start_failures, answer.node))
+    by_count = sorted(suspects, key=lambda answer: (-answer.start_failures, answer.starts, answer.node))
+    if len(by_count) > 1 and by_count[0].start_failures == by_count[1].start_failures:
+        return None
+    return by_count[0] if by_count else None
