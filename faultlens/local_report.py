@@ -65,7 +65,7 @@ def _verdicts(tally: Tally) -> str:
     by_class: dict[str, dict[str, int]] = tally.answer()["verdicts"]
     total = sum(tally.verdicts.values())
     if not total and not tally.open_verdicts:
-        return "No job failed"
+        return _nothing(tally)
     text = f"Failures: {total:,}" + ("" if not tally.open_verdicts else f", and {tally.open_verdicts:,} undecided")
     for cause_class, bases in by_class.items():
         text += f"\n  {cause_class:<9} {sum(bases.values()):>7,}  ({_list(bases)})"
@@ -76,3 +76,12 @@ def _verdicts(tally: Tally) -> str:
 def _list(counts: Mapping[str, int], *, before: str = "") -> str:
     shown = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
     return before + shown if shown else ""
+
+
+def _nothing(tally: Tally) -> str:
+    """Say why there is no verdict: nothing was an event, nothing was new, or nothing failed."""
+    if not tally.events:
+        return "No line was an event: is this a recording of events?" if tally.lines else "The input is empty"
+    if tally.duplicates + tally.too_old >= tally.events:
+        return "Nothing new: all of it was known already; see what the store holds with `faultlens report`"
+    return "No job failed"
