@@ -196,6 +196,8 @@ class Store:
         except ClickHouseError as error:
             hint = " (run `faultlens migrate`?)" if getattr(error, "code", None) in _UNKNOWN_TABLE_OR_COLUMN else ""
             raise WorldError(f"the store at {self} failed to {doing}: {_first_line(error)}{hint}") from error
+        except OSError as error:  # the driver hands rows to chDB in a temporary file
+            raise WorldError(f"the store at {self} failed to {doing}: {_first_line(error)}") from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_what_was_written_is_there_when_it_is_opened_again_and_nothing_is_migrat
     with open_store(dsn) as store:
         assert migrate(store) == []
         assert store.query("SELECT key, value FROM meta FINAL") == [{"key": "filled_until", "value": "x"}]
+
+
+def test_where_no_temporary_file_can_be_written_the_store_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(f"chdb://{tmp_path}/store") as store:
+        migrate(store)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+        with pytest.raises(WorldError, match="failed to insert into meta: .*absent"):
+            store.insert("meta", ("key", "value", "version"), [("filled_until", "x", 1)])
 
 
 def test_values_are_bound_and_times_are_in_utc_wherever_the_process_runs(tmp_path: Path) -> None:
