@@ -49,11 +49,13 @@ _HIDES_BEHIND: Final = {
     "registry": ("platform",),
 }
 # Errors that a program names as its own and that are a shared service's while that is in trouble.
-_ALSO_OF: Final = {"storage": ("app.data.disk_full", "app.data.missing")}
+_ALSO_OF: Final = {"storage": ("app.data.disk_full",)}
 # Roots in a text that a service which a node sees fail can be behind.
 _SERVICE_WORDS: Final = ("platform", "host.lost", "app.data.disk_full", "app.hang")
 # What the kernel prints when the whole node is short of memory; of a job's own limit it says `Memory cgroup`.
 _OF_THE_NODE: Final = re.compile(r"(?i)^(?!.*memory cgroup).*out of memory|CONSTRAINT_NONE")
+# What a flight recorder shows of the program itself: no service makes ranks call different collectives.
+_NO_SERVICES: Final = ("app.hang.collective",)
 _START_SERVICES: Final = frozenset({"registry"})
 _TERMINATED: Final = frozenset({9, 15})
 
@@ -110,6 +112,8 @@ def service_fault_on_the_node(facts: Facts) -> Finding | None:
     said = spoken(facts)
     if said.role == "root" and not has_prefix(said.cause_code, _SERVICE_WORDS):
         return None
+    if has_prefix(said.cause_code, _NO_SERVICES):
+        return None
     found = [o for o in candidates(facts) if o.cause_class == "platform" and not o.code.startswith("act_")]
     if not found:
         return None
@@ -133,7 +137,7 @@ def service_incident(facts: Facts) -> Finding | None:
 def _plausible(facts: Facts, service: str) -> bool:
     """Return whether a service in trouble explains an end whose text does not name it."""
     said = spoken(facts)
-    if service not in _HIDES_BEHIND:
+    if service not in _HIDES_BEHIND or has_prefix(said.cause_code, _NO_SERVICES):
         return False
     if own_error(said):
         return has_prefix(said.cause_code, _ALSO_OF.get(service, ()))
