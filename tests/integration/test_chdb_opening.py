@@ -53,7 +53,7 @@ def test_where_no_temporary_file_can_be_written_the_store_failed(
     with open_store(f"chdb://{tmp_path}/store") as store:
         migrate(store)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
-        with pytest.raises(WorldError, match="failed to insert into meta: .*absent"):
+        with pytest.raises(WorldError, match=r"failed to insert into meta: .*absent"):
             store.insert("meta", ("key", "value", "version"), [("filled_until", "x", 1)])
 
 
