@@ -80,8 +80,8 @@ def _list(counts: Mapping[str, int], *, before: str = "") -> str:
 
 def _nothing(tally: Tally) -> str:
     """Say why there is no verdict: nothing was an event, nothing was new, or nothing failed."""
-    if not tally.events:
-        return "No line was an event: is this a recording of events?" if tally.lines else "The input is empty"
-    if tally.duplicates + tally.too_old >= tally.events:
+    if tally.duplicates + tally.too_old >= max(1, tally.events):
         return "Nothing new: all of it was known already; see what the store holds with `faultlens report`"
+    if not tally.events:
+        return "No line was an event: is this a recording of events?" if tally.dead_letters else "The input is empty"
     return "No job failed"

@@ -1,0 +1,23 @@
+"""What a replay says when it has no verdict to tell of."""
+
+from collections import Counter
+
+import pytest
+
+from faultlens.local_report import Run, as_text
+from faultlens.local_tally import Tally
+from faultlens.topics import JOB_EVENTS
+
+
+@pytest.mark.parametrize(
+    ("tally", "said"),
+    [
+        (Tally(), "The input is empty"),
+        (Tally(dead_letters=Counter(not_json=3)), "No line was an event"),
+        (Tally(by_topic=Counter({JOB_EVENTS: 4}), duplicates=4), "Nothing new"),
+        (Tally(too_old=2), "Nothing new"),
+        (Tally(by_topic=Counter({JOB_EVENTS: 4}), duplicates=1), "No job failed"),
+    ],
+)
+def test_why_there_is_no_verdict(tally: Tally, said: str) -> None:
+    assert said in as_text(Run(tally, 1.0, None, None))
