@@ -93,7 +93,7 @@ def power_or_cooling_incident(facts: Facts) -> Finding | None:
         if incident.service not in ("power", "cooling"):
             continue
         hit = _lost(facts)
-        if incident.service == "cooling":
+        if incident.service == "cooling" and spoken(facts).role != "root":
             hit += [o for o in facts.observations if o.cause_code.startswith("gpu.thermal") and in_window(facts, o)]
         if hit or facts.end.said.cause_code.startswith("host.lost"):
             return Finding(
@@ -118,7 +118,11 @@ def service_fault_on_the_node(facts: Facts) -> Finding | None:
     if not found:
         return None
     fault = found[0]
-    return Finding(fault.cause_code, "established", f"{fault.meaning} on {fault.node}", roots=(fault,), advice="retry")
+    what = f"{fault.meaning} on {fault.node}"
+    if has_prefix(fault.cause_code, ("platform.runtime",)):
+        # Each node has a container runtime of its own: that one is to be kept away from.
+        return Finding(fault.cause_code, "established", what, fault.node, roots=(fault,))
+    return Finding(fault.cause_code, "established", what, roots=(fault,), advice="retry")
 
 
 def service_incident(facts: Facts) -> Finding | None:
