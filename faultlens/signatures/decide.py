@@ -178,7 +178,7 @@ def _without_mere_names(matches: Sequence[Match]) -> list[Match]:
 
 def _by_line(matches: Iterable[Match]) -> tuple[Match, ...]:
     """In the order of lines; on one line the longer match first, since it says more."""
-    return tuple(sorted(matches, key=lambda match: (match.line_number, -match.span, match.id)))
+    return tuple(sorted(matches, key=lambda match: (match.line_number, -match.span, match.id, match.offset)))
 
 
 def _first(matches: Iterable[Match]) -> _Decision:
