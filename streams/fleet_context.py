@@ -17,6 +17,7 @@ from streams.context import Context
 from streams.processor import Effects, Emit
 
 _SEEN_BYTES: Final = 8 * 256
+MESSAGE_CHARACTERS: Final = 300
 # Contract: one count an interval; a lane that said nothing for three of the longest usual intervals is left out.
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
 
@@ -91,8 +92,14 @@ def _copied(event: Event, now_ms: int) -> Emit:
     change = ContextChange(
         event.subject,
         event.time_ms,
-        incident=data if isinstance(data, PlatformIncident) else None,
+        incident=_shortened(data) if isinstance(data, PlatformIncident) else None,
         rollout=data if isinstance(data, PlatformRollout) else None,
         maintenance=data if isinstance(data, PlatformMaintenance) else None,
     )
     return Emit(topics.CONTEXT, event.subject, stable_id(event.source, event.id), now_ms, change)
+
+
+def _shortened(incident: PlatformIncident) -> PlatformIncident:
+    """Return the incident with no more of its message than evidence shows: every lane keeps a copy."""
+    message = incident.message
+    return incident if message is None else replace(incident, message=message[:MESSAGE_CHARACTERS])

@@ -30,7 +30,8 @@ from streams.job_lifecycle.record import (
 )
 from streams.processor import Effects, Emit
 
-_INTERNAL: Final = (NodeEvidence, NodeAnswer, NodeNews, CauseAsked, CauseTold)
+_FROM_NODES: Final = (NodeEvidence, NodeAnswer, NodeNews)
+_INTERNAL: Final = (*_FROM_NODES, CauseAsked, CauseTold)
 _OF_THE_JOB: Final = (JobSubmitted, JobPending, CauseAsked)
 _USUAL_LIMITS: Final = counting.StartLimits()
 
@@ -62,6 +63,9 @@ class JobLifecycleProcessor:
     def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
         """Return what follows from one record about the job."""
         job = cast("JobRecord", state) if state is not None else JobRecord(job_id=event.subject)
+        if isinstance(event.data, _FROM_NODES) and event.data.attempt not in job.attempts:
+            # The attempt told the node of itself: it was forgotten since.
+            return Effects(None) if state is None else Effects(job, (), self._next_wake(job))
         if not isinstance(event.data, _INTERNAL):
             mark = fingerprint(event.source, event.id)
             if mark in job.seen:
@@ -219,9 +223,8 @@ class JobLifecycleProcessor:
         asked = preempting.due_ms(job)
         if asked is not None:
             wakes.append(asked)
-        waiting = noticing.waiting_due_ms(job, self._limits.pending_ms)
-        if waiting is not None:
-            wakes.append(waiting)
+        others = (noticing.waiting_due_ms(job, self._limits.pending_ms), resting.unplaced_due_ms(job))
+        wakes += [due_ms for due_ms in others if due_ms is not None]
         return min(wakes, default=None)
 
 

@@ -23,6 +23,8 @@ RESEND_MS: Final = 5 * MINUTE_MS
 # Contract: later evidence amends a verdict for 7 days; of each failed attempt a stub is kept for 400 days.
 AMENDED_FOR_MS: Final = 7 * DAY_MS
 STUB_KEPT_MS: Final = 400 * DAY_MS
+# A job that waited so long and was never heard of again is not waiting any more.
+UNPLACED_KEPT_MS: Final = 90 * DAY_MS
 # Contract, "An end that nobody reports".
 MISSED_ALIVES: Final = 3
 NO_ALIVE_GRACE_MS: Final = 60 * SECOND_MS

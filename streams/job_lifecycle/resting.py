@@ -12,6 +12,7 @@ from streams.job_lifecycle.record import (
     ATTEMPTS_MAX,
     STUB_KEPT_MS,
     STUBS_MAX,
+    UNPLACED_KEPT_MS,
     Attempt,
     JobRecord,
 )
@@ -42,15 +43,26 @@ def rested(job: JobRecord, now_ms: int) -> JobRecord | None:
         elif not attempt.resting and attempt.decision is not None:
             attempts[number] = _slim(attempt)
     asked = preempting.unforgotten(job, now_ms)
+    unplaced_ms = unplaced_due_ms(job)
+    if unplaced_ms is not None and now_ms >= unplaced_ms:
+        return None
     if (
         asked == job.asked
         and attempts.keys() == job.attempts.keys()
         and all(attempts[n] is job.attempts[n] for n in attempts)
     ):
         return job
-    if not attempts and not job.stubs and not asked:
+    if not attempts and not asked:
         return None
     return replace(job, attempts=attempts, asked=asked, seen=job.seen if attempts else b"")
+
+
+def unplaced_due_ms(job: JobRecord) -> int | None:
+    """Return when a job is forgotten that waits and was never given anything; None: it was."""
+    words_ms = [job.submitted_ms or 0, job.waiting.at_ms if job.waiting is not None else 0]
+    if job.attempts or job.asked or not any(words_ms):
+        return None
+    return max(words_ms) + UNPLACED_KEPT_MS
 
 
 def _slim(attempt: Attempt) -> Attempt:

@@ -16,6 +16,7 @@ from streams.node_health.record import (
     NodeRecord,
     index_of,
 )
+from streams.weighing import weight
 
 _HEALTHY = frozenset({"pass", "off"})
 
@@ -49,10 +50,19 @@ def folded(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Ob
 
 
 def _noted(record: NodeRecord, observations: tuple[Observation, ...]) -> NodeRecord:
-    """Return the record with the observations among its recent faults; of too many the oldest are dropped."""
-    faults = (*record.faults, *observations)
+    """Return the record with the observations among its recent faults; of too many the least telling are dropped."""
+    faults = [*record.faults, *observations]
     overflow = max(0, len(faults) - FAULTS_MAX)
-    return replace(record, faults=faults[overflow:], overflow=record.overflow + overflow)
+    for _ in range(overflow):
+        del faults[_least(faults)]
+    return replace(record, faults=tuple(faults), overflow=record.overflow + overflow)
+
+
+def _least(faults: list[Observation]) -> int:
+    """Return the place of the first one that came back later, else of the one that weighs least."""
+    newest = {condition_id(fault): at for at, fault in enumerate(faults)}
+    came_back = (at for at, fault in enumerate(faults) if newest[condition_id(fault)] != at)
+    return next(came_back, min(range(len(faults)), key=lambda at: weight(faults[at])))
 
 
 def _cured_before(fault: Observation, observation: Observation) -> bool:
@@ -84,9 +94,13 @@ def opened(record: NodeRecord, observation: Observation) -> tuple[NodeRecord, Ob
     known = record.conditions.get(key)
     if known is not None and known.since_ms <= observation.since_ms:
         return record, None
-    if known is None and len(record.conditions) >= CONDITIONS_MAX:
-        return replace(record, overflow=record.overflow + 1), None
-    return replace(record, conditions={**record.conditions, key: observation}), observation
+    conditions = {**record.conditions, key: observation}
+    if len(conditions) <= CONDITIONS_MAX:
+        return replace(record, conditions=conditions), observation
+    least = min(conditions, key=lambda name: weight(conditions[name]))
+    del conditions[least]
+    record = replace(record, conditions=conditions, overflow=record.overflow + 1)
+    return record, None if least == key else observation
 
 
 def before_this_boot(record: NodeRecord, event: Event, boot_id: str | None) -> bool:

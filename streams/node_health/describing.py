@@ -8,9 +8,16 @@ from msgspec.structs import replace
 
 from faultlens.clock import MINUTE_MS, SECOND_MS
 from faultlens.codec import Event
-from faultlens.events import NodeHealth
+from faultlens.events import Check, NodeHealth
 from faultlens.internal import Observation
-from streams.node_health.record import MISSED_INTERVALS, Acts, NodeRecord
+from streams.node_health.record import (
+    CHECKS_MAX,
+    DEVICES_MAX,
+    DOMAINS_MAX,
+    MISSED_INTERVALS,
+    Acts,
+    NodeRecord,
+)
 
 # A report may still be on its way when a node goes down.
 _LAST_WORDS_MS: Final = 2 * MINUTE_MS
@@ -29,13 +36,13 @@ def described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: i
         record,
         cluster=report.cluster,
         pool=report.pool or record.pool,
-        domains=report.domains or record.domains,
+        domains=dict(list(report.domains.items())[:DOMAINS_MAX]) or record.domains,
         gpu_family=report.gpu_family or record.gpu_family,
         driver_version=report.driver_version or record.driver_version,
         agent_version=report.agent_version,
         boot_id=report.boot_id or record.boot_id,
         host_id=report.host_id or report.provider_id or record.host_id,
-        devices=report.devices if report.devices is not None else record.devices,
+        devices=report.devices[:DEVICES_MAX] if report.devices is not None else record.devices,
         gpus_total=report.gpus_total,
         gpus_allocatable=report.gpus_allocatable,
         covered=True,
@@ -44,7 +51,7 @@ def described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: i
         late_ms=late(record, event),
         report_ms=event.time_ms,
         reported_ms=now_ms,
-        checks=report.checks,
+        checks=tuple(Check(c.name, c.component, c.status) for c in report.checks[:CHECKS_MAX]),
         removed=_outlived(record.removed, event.time_ms),
         down=_outlived(record.down, event.time_ms),
     )

@@ -15,7 +15,7 @@ from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
 from faultlens.internal import Condition, Held, LaneCensus, Observation, Released
 from streams.context import Context
-from streams.node_health import accounting, conditions, describing, judging, routing, uses
+from streams.node_health import accounting, conditions, describing, judging, routing, standing, uses
 from streams.node_health.describing import PASSED
 from streams.node_health.record import (
     HELD_MAX,
@@ -28,7 +28,6 @@ from streams.node_health.record import (
     NodeRecord,
     holding_key,
 )
-from streams.node_health.standing import maintenance_of, stand
 from streams.processor import Effects, Emit
 
 
@@ -76,15 +75,17 @@ class NodeHealthProcessor:
         elif mark in record.seen:
             return Effects(record, (), self._next_wake(record), duplicate=True)
         else:
-            record = replace(record, seen=(record.seen + mark)[-SEEN_BYTES:])
+            record = replace(record, seen=(record.seen + mark)[-SEEN_BYTES:], heard_ms=now_ms)
         record = accounting.used(record, now_ms)
         record, emits = self._steps[type(data)](record, event, data, now_ms, context)
         at_ms = min(event.time_ms, now_ms)
         return self._settled(record, emits, context, at_ms=at_ms, now_ms=now_ms)
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
-        """Return what is due: answers, silence, and the hour's counts."""
+        """Return what is due: answers, silence, the hour's counts, and in the end that the node is gone."""
         record = accounting.used(cast("NodeRecord", state), now_ms)
+        if now_ms >= (standing.forgotten_ms(record) or now_ms + 1):
+            return self._forgotten(record, context, now_ms)
         record, emits = self._answered(record, now_ms)
         record, silent = self._silenced(record, context, now_ms)
         emits += silent
@@ -140,7 +141,7 @@ class NodeHealthProcessor:
             and report.driver_version == record.driver_version
             and report.devices is None
             and len(report.checks) == len(record.checks)
-            and (report.checks == record.checks or all(c.status in PASSED for c in report.checks))
+            and all(c.status in PASSED for c in report.checks)
             and int(report.interval_s * SECOND_MS) == record.interval_ms
         )
 
@@ -292,7 +293,7 @@ class NodeHealthProcessor:
         record = replace(record, looked_ms=now_ms)
         if census is None or census.at_ms < third_ms or census.on_time * 2 < census.covered:
             return record, []
-        maintenance = maintenance_of(record, context)
+        maintenance = standing.maintenance_of(record, context)
         if maintenance is not None or record.down is not None:
             return record, []
         silence = judging.of_silence(record, third_ms, now_ms=now_ms)
@@ -307,6 +308,13 @@ class NodeHealthProcessor:
         record, uses = accounting.use_flushed(record)
         return Effects(record, [*emits, *samples, *uses], self._next_wake(record))
 
+    def _forgotten(self, record: NodeRecord, context: Context, now_ms: int) -> Effects:
+        """Return the end of a node that nobody speaks of any more: it counts as removed from now on."""
+        gone = Acts(now_ms, planned=True, actor="faultlens", reason="not heard of for four weeks")
+        effects = self._settled(replace(record, removed=gone), [], context, at_ms=now_ms, now_ms=now_ms)
+        effects = self._flushed(cast("NodeRecord", effects.state), list(effects.emits), now_ms)
+        return Effects(None, effects.emits)
+
     # --- what every step ends with ---------------------------------------------------------------------
 
     def _settled(self, record: NodeRecord, emits: list[Emit], context: Context, *, at_ms: int, now_ms: int) -> Effects:
@@ -315,24 +323,24 @@ class NodeHealthProcessor:
             return Effects(record, emits, self._next_wake(record))
         if record.standing is None:
             record = replace(record, counted_ms=at_ms)
-        standing = stand(record, context, at_ms)
-        if standing == record.standing:
+        now = standing.stand(record, context, at_ms)
+        if now == record.standing:
             return Effects(record, emits, self._next_wake(record))
-        record, samples = accounting.counted(record, standing.since_ms)
-        record = replace(record, standing=standing)
+        record, samples = accounting.counted(record, now.since_ms)
+        record = replace(record, standing=now)
         data = NodeState(
             node=record.node,
             cluster=record.cluster,
             pool=record.pool,
-            state=standing.state,
-            since=moment_of(standing.since_ms),
-            gpus_total=standing.gpus_total,
-            gpus_allocatable=standing.gpus_allocatable,
-            planned=standing.planned,
-            cause=standing.cause,
-            incident_id=standing.incident_id,
+            state=now.state,
+            since=moment_of(now.since_ms),
+            gpus_total=now.gpus_total,
+            gpus_allocatable=now.gpus_allocatable,
+            planned=now.planned,
+            cause=now.cause,
+            incident_id=now.incident_id,
         )
-        key = stable_id(record.node, standing.since_ms, standing.state, standing.gpus_allocatable, now_ms)
+        key = stable_id(record.node, now.since_ms, now.state, now.gpus_allocatable, now_ms)
         publish = Emit(topics.NODE_STATES, record.node, key, now_ms, data)
         return Effects(record, [*emits, *samples, publish], self._next_wake(record))
 
@@ -344,6 +352,8 @@ class NodeHealthProcessor:
         if record.covered and record.silent_since_ms is None and record.removed is None:
             third_ms = record.reported_ms + MISSED_INTERVALS * record.interval_ms
             wakes.append(max(third_ms, record.looked_ms + max(record.interval_ms, MINUTE_MS)))
+        if (forgotten_ms := standing.forgotten_ms(record)) is not None:
+            wakes.append(forgotten_ms)
         return min(wakes, default=None)
 
     def _told(self, record: NodeRecord, changed: Iterable[Observation], phase: str, now_ms: int) -> list[Emit]:

@@ -15,17 +15,23 @@ MISSED_INTERVALS: Final = 3
 # Faults are kept for allocations that arrive after them, however far the lane of a job is behind within a day;
 # released allocations for 7 days.
 FAULTS_KEPT_MS: Final = DAY_MS
-FAULTS_MAX: Final = 256
+FAULTS_MAX: Final = 96
 RELEASED_KEPT_MS: Final = 7 * DAY_MS
 RELEASED_MAX: Final = 200
-HELD_MAX: Final = 256
-CONDITIONS_MAX: Final = 256
+HELD_MAX: Final = 128
+CONDITIONS_MAX: Final = 64
+# Of what a report says of the node itself: far more than any machine has.
+CHECKS_MAX: Final = 256
+DEVICES_MAX: Final = 128
+DOMAINS_MAX: Final = 16
 # In one record of evidence, as many as a job keeps of all its nodes: a record is to stay far below 256 KiB.
 EVIDENCE_MAX: Final = 96
 # Design §2: per device and code, the last jobs and users of 28 days.
 USES_KEPT_MS: Final = 28 * DAY_MS
 USES_MAX: Final = 8
-USE_KEYS_MAX: Final = 128
+# By then nothing that is kept of a node has a use any more.
+FORGOTTEN_AFTER_MS: Final = 28 * DAY_MS
+USE_KEYS_MAX: Final = 48
 SEEN_BYTES: Final = 8 * 256
 # A report that comes again is told by its time, but for one so late that its sender's clock seems to be wrong.
 SEEN_REPORTS_BYTES: Final = 8 * 64
@@ -67,9 +73,9 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of a node.
 
     `introduced`: a node event named it; `covered`: it has reported health at least once. `report_ms` is its newest
-    report's own time, `reported_ms` when that arrived, `looked_ms` when its silence was last judged. `counted_ms`: up
-    to when its time was told to the objectives; `late_ms` of the time since then no report vouched for. `use_ms`:
-    what its GPUs were used for in [use_from_ms, use_to_ms).
+    report's own time, `reported_ms` when that arrived, `heard_ms` when anything else did, `looked_ms` when its silence
+    was last judged. `counted_ms`: up to when its time was told to the objectives; `late_ms` of the time since then no
+    report vouched for. `use_ms`: what its GPUs were used for in [use_from_ms, use_to_ms).
     """
 
     node: str
@@ -106,6 +112,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     counted_ms: int = 0
     late_ms: int = 0
     reported_ms: int = 0
+    heard_ms: int = 0
     use_ms: dict[str, int] = {}
     use_from_ms: int = 0
     use_to_ms: int = 0

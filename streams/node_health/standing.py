@@ -9,7 +9,7 @@ from faultlens.events import NodeStateName, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.context import Context, Open, covers
 from streams.node_health.conditions import is_validation
-from streams.node_health.record import NodeRecord, Standing
+from streams.node_health.record import FORGOTTEN_AFTER_MS, NodeRecord, Standing
 
 # Roles of open conditions that make a node degraded: what is known to be harmless does not.
 _DEGRADING: Final = frozenset({"root", "unexpected"})
@@ -135,3 +135,15 @@ def _settled(record: NodeRecord, standing: Standing, ended_ms: int) -> Standing:
         standing.state, since_ms, standing.planned, standing.gpus_total, standing.gpus_allocatable,
         standing.cause, standing.incident_id,
     )  # fmt: skip
+
+
+def forgotten_ms(record: NodeRecord) -> int | None:
+    """Return when a node is forgotten if nothing more is heard of it; None: not as long as it is as it is.
+
+    That is one which was removed, or whose reports have ceased, or of which only allocations are known. One that a
+    scheduler speaks of stays: it says so when a node goes.
+    """
+    spoken_of = record.introduced and not record.covered
+    if record.held or (spoken_of and record.removed is None):
+        return None
+    return max(record.heard_ms, record.reported_ms) + FORGOTTEN_AFTER_MS

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+import zstandard
 from msgspec import Struct
+
+# Most states are a few kilobytes; below this packing them would cost more than it saves.
+PACKED_FROM_BYTES: Final = 16 * 1024
+# How MessagePack begins a binary value, by the size of its length.
+_BINARY: Final = (b"\xc4", b"\xc5", b"\xc6")
+_decode_binary: Final = msgspec.msgpack.Decoder(bytes).decode
 
 
 class Kept(Struct, frozen=True, gc=False):
@@ -63,18 +70,30 @@ class MemoryStates:
 
 
 class KeptCodec:
-    """What is kept of a key as bytes (MessagePack) and back; the same state gives the same bytes."""
+    """What is kept of a key as bytes (MessagePack) and back; the same state gives the same bytes.
+
+    Large states say the same names over and over (a gang's nodes, a storm's faults): they are packed, as one binary
+    value whose content is compressed.
+    """
 
     def __init__(self, state_type: Any) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(tuple[state_type, int | None, int]).decode
+        self._pack = zstandard.ZstdCompressor(level=1).compress
+        self._unpack = zstandard.ZstdDecompressor().decompress
 
     def encode(self, kept: Kept) -> bytes:
         """Return the bytes for a changelog or a saved state."""
-        return self._encode((kept.state, kept.wake_ms, kept.failures))
+        raw = self._encode((kept.state, kept.wake_ms, kept.failures))
+        return raw if len(raw) <= PACKED_FROM_BYTES else self._encode(self._pack(raw))
 
     def decode(self, raw: bytes | memoryview) -> Kept:
-        """Return what `encode` was given; msgspec.DecodeError when the bytes are of another version."""
+        """Return what `encode` was given; msgspec.DecodeError when the bytes are of another version or damaged."""
+        if bytes(memoryview(raw)[:1]) in _BINARY:
+            try:
+                raw = self._unpack(_decode_binary(raw))
+            except zstandard.ZstdError as error:
+                raise msgspec.DecodeError(f"the packed state is damaged: {error}") from error
         state, wake_ms, failures = self._decode(raw)
         return Kept(state, wake_ms, failures)
 
