@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from operator import itemgetter
 from random import Random
 
 from faultlens import topics
@@ -33,6 +34,8 @@ TAIL_MS = 20 * MINUTE_MS
 _BATCH = 500
 
 Spot = tuple[Role, int, str]
+# When a record arrives, in which topic, under which key, and its bytes.
+Record = tuple[int, str, str, bytes]
 Turn = Callable[[World, int], None]
 Truth = tuple[str, str, str | None, int | None, str]
 
@@ -64,6 +67,7 @@ def play(
     partitions: int = 1,
     roles: Sequence[Role] | None = None,
     tail_ms: int = TAIL_MS,
+    junk: Iterable[Record] = (),
 ) -> World:
     """Let time go by in ticks: what has arrived by a tick lies in the log before `turn` lets lanes read.
 
@@ -72,12 +76,12 @@ def play(
     world = World(judging_roles() if roles is None else roles, partitions)
     last_ms = arrivals[-1].at_ms + tail_ms
     at_ms, number = arrivals[0].at_ms // TICK_MS * TICK_MS, 0
+    records = sorted([*map(_record, arrivals), *junk], key=itemgetter(0))
     while at_ms < last_ms:
         at_ms += TICK_MS
-        while number < len(arrivals) and arrivals[number].at_ms <= at_ms:
-            arrival = arrivals[number]
-            event = arrival.event
-            world.log.append(TYPES[event.type].topic, event.subject, encode(event), arrival.at_ms)
+        while number < len(records) and records[number][0] <= at_ms:
+            arrived_ms, topic, key, value = records[number]
+            world.log.append(topic, key, value, arrived_ms)
             number += 1
         for topic in sorted({role.topics[0] for role in world.roles}):
             world.log.tick(topic, at_ms)
@@ -88,6 +92,11 @@ def play(
             world.log.tick(topic, at_ms)
         world.drain(_BATCH)
     return world
+
+
+def _record(arrival: Arrival) -> Record:
+    event = arrival.event
+    return arrival.at_ms, TYPES[event.type].topic, event.subject, encode(event)
 
 
 # --- turns ---------------------------------------------------------------------------------------------
