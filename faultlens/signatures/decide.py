@@ -160,7 +160,7 @@ def _read(matches: Sequence[Match]) -> _Reading:
 
 def _terminal_episode(matches: Iterable[Match]) -> int:
     """Where the last episode begins: at the last but one sign of progress, or at the start."""
-    steps = [match.offset for match in matches if match.role == "progress"]
+    steps = sorted(match.offset for match in matches if match.role == "progress")
     return steps[-STEPS_THAT_CLEAR] if len(steps) >= STEPS_THAT_CLEAR else 0
 
 
