@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from faultlens.events import NodeStateName, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.context import Context, Open, covers
@@ -123,7 +125,8 @@ def _settled(record: NodeRecord, standing: Standing, ended_ms: int) -> Standing:
     """Return the standing with its beginning put right against the one before it."""
     before = record.standing
     if before is None:
-        return standing
+        # The node is counted from here on, whatever its clock says and however long the cause has been there.
+        return replace(standing, since_ms=record.counted_ms)
     same = (before.state, before.planned) == (standing.state, standing.planned)
     floor_ms = max(before.since_ms, record.counted_ms)
     if _RANKS[standing.state] > _RANKS[before.state]:

@@ -9,13 +9,13 @@ import pytest
 
 from faultlens import topics
 from faultlens.codec import Event
-from faultlens.events import JobAttributed
+from faultlens.events import Check, JobAttributed, NodeHealth
 from tests.simulation import books
-from tests.simulation.fleets import fleet
+from tests.simulation.fleets import fleet, seeds
 from tests.simulation.playing import TAIL_MS, all_roles, disturbed, embedded, outputs, play, revisions, storm
-from tests.simulation.stories import Arrival
+from tests.simulation.stories import Arrival, Story
 
-SEEDS = (2, 3)
+SEEDS = seeds(2, 3)
 OF_JOBS = ("goodput", "job_start", "job_success")
 OF_NODES = ("node_availability", "gpu_availability")
 Outputs = dict[str, list[Event]]
@@ -112,3 +112,12 @@ def test_whichever_way_it_is_run_the_books_are_the_same(seed: int) -> None:
         name: sum(span.gpu_ms for span in own)
         for name, own in books.ledgers(replayed(seed, "disturbed")[topics.GOODPUT]).items()
     }
+
+
+def test_a_node_whose_clock_runs_ahead_is_counted_from_where_its_first_state_begins() -> None:
+    bad = NodeHealth("n1", "c1", 60, 4, 4, (Check("ecc", "gpu", "fail"),), pool="p", boot_id="b1")
+    story = Story().say(1, bad, "agent/n1", arrives_min=0.95).healthy("n1", since_min=2, until_min=70)
+    told, written = story.told(), {name: list[Event]() for name in topics.TOPICS}
+    for sent in embedded(told, told[-1].at_ms):
+        written[sent.topic].append(sent.event)
+    assert differences(told, written, told[-1].at_ms, OF_NODES) == {}
