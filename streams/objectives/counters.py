@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from functools import lru_cache
 from itertools import accumulate
+from operator import add, sub
 from typing import Final
 
 from msgspec import Struct
@@ -99,69 +100,59 @@ def counted(counters: Counters, sample: Sample, now_ms: int, window_ms: int) -> 
     """
     counters = aged(counters, now_ms, window_ms)
     start_ms = window_start_ms(now_ms, window_ms)
-    minutes, hours, sums = dict(counters.minutes), dict(counters.hours), list(counters.sums or NOTHING)
-    for from_ms, unit_ms, shares in _spread(sample, counters.folded_ms):
+    minutes, hours, sums = dict(counters.minutes), dict(counters.hours), counters.sums or NOTHING
+    for from_ms, unit_ms, shares in _spread(sample.from_ms, sample.to_ms, _parts_of(sample), counters.folded_ms):
         if from_ms < start_ms:
             continue
         buckets, index = hours if unit_ms == HOUR_MS else minutes, from_ms // unit_ms
-        bucket = list(buckets.get(index, NOTHING))
-        for part, share in shares:
-            sums[part] += share
-            bucket[part] += share
-        buckets[index] = tuple(bucket)
-    _drop_empty(minutes, sample, MINUTE_MS)
-    _drop_empty(hours, sample, HOUR_MS)
-    clipped = counters.clipped + int(sample.from_ms < start_ms)
-    whole = tuple(sums) if any(sums) else ()
+        bucket = tuple(map(add, buckets.get(index, NOTHING), shares))
+        if any(bucket):
+            buckets[index] = bucket
+        else:
+            buckets.pop(index, None)
+        sums = tuple(map(add, sums, shares))
     return replace(
         counters,
         minutes=minutes,
         hours=hours,
-        sums=whole,
+        sums=sums if any(sums) else (),
         dirty=True,
-        clipped=clipped,
+        clipped=counters.clipped + int(sample.from_ms < start_ms),
         bad_ms=max(counters.bad_ms, sample.to_ms) if sample.by_cause else counters.bad_ms,
     )
 
 
-def _parts_of(sample: Sample) -> list[tuple[int, int]]:
-    """Return the sample's amounts by their place in a bucket; those that are nothing are left out."""
-    parts = {_GOOD: sample.good, _ASSUMED_BAD: sample.assumed_bad, _ASSUMED_OUT: sample.assumed_out}
+def _parts_of(sample: Sample) -> Bucket:
+    """Return the sample's amounts as a bucket."""
+    parts = list(NOTHING)
+    parts[_GOOD], parts[_ASSUMED_BAD], parts[_ASSUMED_OUT] = sample.good, sample.assumed_bad, sample.assumed_out
     for name, amount in sample.by_cause.items():
-        place = _FIRST_BAD + BAD.index(name if name in BAD else OVERHEAD)
-        parts[place] = parts.get(place, 0) + amount
-    return [(place, amount) for place, amount in parts.items() if amount]
+        parts[_FIRST_BAD + BAD.index(name if name in BAD else OVERHEAD)] += amount
+    return tuple(parts)
 
 
-def _spread(sample: Sample, folded_ms: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-    """Return (begin, length, shares by place) for every bucket that the sample's time touches.
+# The same amounts are counted in several scopes, one after the other.
+@lru_cache(maxsize=16)
+def _spread(from_ms: int, to_ms: int, parts: Bucket, folded_ms: int) -> tuple[tuple[int, int, Bucket], ...]:
+    """Return (begin, length, shares) for every bucket that [from_ms, to_ms) touches, for amounts spread over it.
 
     The shares of an amount add up to it exactly: each is what the whole part of the amount grows by over the bucket,
     so it does not depend on how buckets are cut, and the negative of an amount has the negative shares.
     """
-    parts, span_ms = _parts_of(sample), sample.to_ms - sample.from_ms
-    cursor, told = sample.from_ms, [0] * len(parts)
+    span_ms = to_ms - from_ms
     if span_ms <= 0:
-        yield cursor, HOUR_MS if cursor < folded_ms else MINUTE_MS, parts
-        return
-    while cursor < sample.to_ms:
+        return ((from_ms, HOUR_MS if from_ms < folded_ms else MINUTE_MS, parts),)
+    found, cursor, told = [], from_ms, NOTHING
+    while cursor < to_ms:
         # A whole hour is one bucket even if it is recent: quiet nodes tell of nothing else.
-        whole = cursor % HOUR_MS == 0 and sample.to_ms - cursor >= HOUR_MS
+        whole = cursor % HOUR_MS == 0 and to_ms - cursor >= HOUR_MS
         unit_ms = HOUR_MS if whole or cursor < folded_ms else MINUTE_MS
-        until = min(sample.to_ms, (cursor // unit_ms + 1) * unit_ms)
-        upto = [abs(amount) * (until - sample.from_ms) // span_ms for _, amount in parts]
-        shares = [
-            (place, after - before if amount > 0 else before - after)
-            for (place, amount), before, after in zip(parts, told, upto, strict=True)
-        ]
-        yield cursor, unit_ms, shares
+        until = min(to_ms, (cursor // unit_ms + 1) * unit_ms)
+        done_ms = until - from_ms
+        upto = tuple([part * done_ms // span_ms if part > 0 else -(-part * done_ms // span_ms) for part in parts])
+        found.append((cursor, unit_ms, tuple(map(sub, upto, told))))
         cursor, told = until, upto
-
-
-def _drop_empty(buckets: dict[int, Bucket], sample: Sample, unit_ms: int) -> None:
-    for index in range(sample.from_ms // unit_ms, max(sample.from_ms, sample.to_ms - 1) // unit_ms + 1):
-        if buckets.get(index) == NOTHING:
-            del buckets[index]
+    return tuple(found)
 
 
 def _sum(one: Bucket, other: Bucket, sign: int = 1) -> Bucket:
