@@ -373,7 +373,7 @@ class NodeHealthProcessor:
             )
             emits.append(Emit(topics.CONDITIONS, record.cluster, f"{name}-{phase}-{now_ms}", now_ms, data))
         over = [o for o in changed if o.until_ms is not None]
-        return emits + (routing.to_holders(record, over, now_ms) if over else [])
+        return emits + (routing.to_holders(record, over, now_ms, cured=True) if over else [])
 
 
 def _with_uses(before: NodeRecord, record: NodeRecord, now_ms: int) -> tuple[NodeRecord, list[Emit]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from faultlens import topics
 from faultlens.clock import HOUR_MS
 from faultlens.codec import stable_id
@@ -32,17 +34,23 @@ _NOT_THE_NODES = (
 )
 
 
-def to_holders(record: NodeRecord, observations: Sequence[Observation], now_ms: int) -> list[Emit]:
-    """Return the observations as evidence for every attempt that holds, or held in its window, what they hit."""
+def to_holders(
+    record: NodeRecord, observations: Sequence[Observation], now_ms: int, *, cured: bool = False
+) -> list[Emit]:
+    """Return the observations as evidence for every attempt that holds, or held in its window, what they hit.
+
+    `cured`: they are over now, and go to all who may have been told them as open, whoever learnt of what first.
+    """
     if not observations:
         return []
+    told = [(o, replace(o, open=True, until_ms=None) if cured else o) for o in observations]
     emits = []
     for held in record.held.values():
-        mine = [o for o in observations if bears_on(record, held, o)]
+        mine = [o for o, as_told in told if bears_on(record, held, as_told)]
         if mine:
             emits.append(evidence(record, held.job_id, held.attempt, mine, now_ms=now_ms))
     for release in record.released:
-        mine = [o for o in observations if release.failed and _in_window(record, release, o)]
+        mine = [o for o, as_told in told if release.failed and _in_window(record, release, as_told)]
         if mine:
             emits.append(evidence(record, release.job_id, release.attempt, mine, now_ms=now_ms))
     return emits

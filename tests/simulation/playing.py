@@ -107,15 +107,18 @@ def in_step(world: World, at_ms: int) -> None:
     world.drain(_BATCH)
 
 
-def outage(role: str, from_ms: int, to_ms: int, lanes: Iterable[int] | None = None) -> Turn:
-    """Lanes of a role read nothing for some time and then catch up topic by topic; the others go on."""
+def outage(role: str, from_ms: int, to_ms: int, lanes: Iterable[int] | None = None, *, backwards: bool = False) -> Turn:
+    """Lanes of a role read nothing for some time and then catch up topic by topic; the others go on.
+
+    `backwards`: what processors told each other is read before what the world told them.
+    """
     standing = None if lanes is None else set(lanes)
 
     def turn(world: World, at_ms: int) -> None:
         moved = True
         while moved:
             moved = False
-            for spot in world.lanes():
+            for spot in reversed(world.lanes()) if backwards else world.lanes():
                 stands = spot[0].name == role and (standing is None or spot[1] in standing)
                 if not (stands and from_ms <= at_ms < to_ms):
                     moved |= world.batch(*spot, _BATCH)
