@@ -105,11 +105,11 @@ def launcher_vanished() -> Story:
 
 def put_back_to_work() -> Story:
     """A GPU is bad until somebody puts the node back to work, seconds before a job gets it that fails by itself."""
-    story = Story().healthy("n2", until_min=60).healthy("n1", until_min=10)
+    story = Story().healthy("n2", until_min=70).healthy("n1", until_min=10)
     story.reports("n1", since_min=10, until_min=25.5, checks={"ecc": "fail"})
     story.say(25.9, NodeActed("n1", "c1", "uncordon", "root", planned=False, reason="repaired"), "bridge/nodes")
-    story.job("fresh", 26, "n1").healthy("n1", since_min=26.5, until_min=60)
-    return story.end("fresh", 30, exit_code=1, log_tail=NCCL)
+    story.job("fresh", 26, "n1").healthy("n1", since_min=26.5, until_min=70)
+    return story.end("fresh", 45, exit_code=1, log_tail=NCCL)
 
 
 def scheduler_says_otherwise() -> Story:
