@@ -10,7 +10,16 @@ from msgspec.structs import replace
 
 from faultlens import topics
 from faultlens.codec import Event, fingerprint
-from faultlens.events import JobAllocated, JobCheckpoint, JobEnded, JobLabelled, JobPending, JobResized, JobSubmitted
+from faultlens.events import (
+    JobAllocated,
+    JobCheckpoint,
+    JobEnded,
+    JobLabelled,
+    JobPending,
+    JobResized,
+    JobSubmitted,
+    RankExited,
+)
 from faultlens.internal import CauseAsked, CauseTold, NodeAnswer, NodeEvidence, NodeNews
 from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
@@ -90,6 +99,9 @@ class JobLifecycleProcessor:
             return Effects(job, (), self._next_wake(job))
         before = attempt
         job, attempt = self._intake.take(job, attempt, event, now_ms)
+        if _is_one_of_many(before, attempt, event):
+            job = replace(job, attempts=with_attempt(job, attempt))
+            return Effects(job, (), self._next_wake(job))
         emits: list[Emit] = []
         if isinstance(event.data, JobAllocated | JobResized):
             new = [slot for node, slot in attempt.slots.items() if before.slots.get(node) != slot]
@@ -231,6 +243,19 @@ class JobLifecycleProcessor:
 def _forgotten(job: JobRecord, number: int) -> bool:
     """Return whether the attempt is older than what is kept whole."""
     return len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts)
+
+
+def _is_one_of_many(before: Attempt, attempt: Attempt, event: Event) -> bool:
+    """Return whether nothing follows from the record by itself: an answer before the last one that is waited for, or an
+    exit after the end that is only counted. A gang's thousands would each be judged with all before them.
+    """
+    if isinstance(event.data, NodeAnswer):
+        settled = attempt.decision is not None and attempt.decision.finalised
+        return event.data.loss is None and not settled and bool(telling.unanswered(attempt))
+    if isinstance(event.data, RankExited):
+        known = (before.exits, before.first_exit_ms, before.closed)
+        return attempt.end is not None and known == (attempt.exits, attempt.first_exit_ms, attempt.closed)
+    return False
 
 
 def _concerns_earlier(event: Event) -> bool:

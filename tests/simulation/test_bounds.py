@@ -15,6 +15,7 @@ from msgspec import Struct
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from faultlens.codec import Event, event_of
 from faultlens.events import (
+    Basis,
     Check,
     Data,
     Device,
@@ -34,7 +35,10 @@ from faultlens.events import (
     Slot,
 )
 from faultlens.internal import ContextChange, Held, NodeAnswer, NodeEvidence, Observation, Released, Sample
+from faultlens.signatures import load_signatures
+from streams.attribution import Precision, load_precision
 from streams.context import Context, apply_change
+from streams.job_lifecycle import JobLifecycleProcessor
 from streams.processor import Processor
 from streams.runtime.state import Kept, KeptCodec
 from tests.simulation.playing import all_roles
@@ -230,6 +234,30 @@ def gang() -> Driver:
 
 def test_a_gang_of_1024_nodes_fits_into_one_value() -> None:
     assert gang().size <= KEY_BYTES_MAX
+
+
+def test_a_gang_is_not_judged_once_for_each_of_its_ranks_and_nodes() -> None:
+    asked = 0
+
+    class Asked(Precision, frozen=True):
+        """Counts the verdicts: each asks at least once how precise its rule is."""
+
+        def of(self, rule: str, basis: Basis) -> float:
+            nonlocal asked
+            asked += 1
+            return super().of(rule, basis)
+
+    usual = load_precision()
+    job = Driver(JobLifecycleProcessor(load_signatures(), Asked({}, usual.by_basis), "1"), "job")
+    names = [f"node-{number}" for number in range(300)]
+    attempt_on(job, 1, names)
+    job.say(JobEnded("job", 1, "failed", exit_code=1), job.now_ms + SECOND_MS, "launcher/l")
+    end_ms = job.now_ms
+    for rank in range(600):
+        job.say(RankExited("job", 1, rank, names[rank // 8], exit_code=1), end_ms + rank, "launcher/l")
+    for name in names:
+        job.say(NodeAnswer("job", 1, name, end_ms + 6 * MINUTE_MS), end_ms + 6 * MINUTE_MS, "faultlens/node")
+    assert 0 < asked < 100
 
 
 def test_a_thousand_attempts_of_one_job_are_not_kept_one_by_one() -> None:
