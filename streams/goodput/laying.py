@@ -134,6 +134,9 @@ def _gap(before: Step, mark: Step, view: View) -> Iterator[Piece]:
         yield from lay(spans, [("recovery", loss_name(size), lost_ms), ("productive", "", 0)])
     else:
         slow_ms = _slow_ms(total_ms, steps, view, mark)
+        if not slow_ms:
+            yield from (Piece("productive", start, stop) for start, stop in spans)
+            return
         yield from lay(spans, [("productive", "", total_ms - slow_ms), ("slow", "slow", 0)])
 
 

@@ -236,12 +236,15 @@ def gaps(leg: Leg) -> Iterator[tuple[Step, Step]]:
 def _paces(view: View) -> dict[int, Pace]:
     """Return the pace for each number of GPUs that has samples enough; disturbed gaps are left out."""
     samples: dict[int, list[tuple[float, int]]] = {}
+    steady = len(view.sizes) == 1 and not view.stalls_ms
     for leg in view.legs:
         first = leg.marks[0] if leg.marks and not leg.anchored else None
         if first is not None and first.took_ms > 0:
             samples.setdefault(view.gpus_at(first.at_ms), []).append((first.took_ms, first_record_ms(leg)))
         for before, mark in gaps(leg):
-            if view.resized(before.at_ms, mark.at_ms) or view.stall(before.at_ms, mark.at_ms) is not None:
+            if not steady and (
+                view.resized(before.at_ms, mark.at_ms) or view.stall(before.at_ms, mark.at_ms) is not None
+            ):
                 continue
             free_ms = view.free_ms(before.at_ms, mark.at_ms)
             if not free_ms:
