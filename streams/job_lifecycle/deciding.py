@@ -45,9 +45,9 @@ class Judge:
         if end is None or not attempt.failed:
             return self._withdrawn(attempt, now_ms)
         emits: list[Emit] = []
-        if not _settled(attempt) and _complete(attempt, context, now_ms):
+        if not is_settled(attempt) and _complete(attempt, context, now_ms):
             attempt, emits = self._final(job, attempt, end, context, now_ms)
-        if _settled(attempt) and now_ms >= attempt.closes_ms + AMENDED_FOR_MS and attempt.label is None:
+        if is_settled(attempt) and now_ms >= attempt.closes_ms + AMENDED_FOR_MS and attempt.label is None:
             return attempt, emits
         attempt, more = self._revised(job, attempt, end, context, now_ms)
         return attempt, emits + more
@@ -76,7 +76,7 @@ class Judge:
     ) -> tuple[Attempt, list[Emit]]:
         """Return the attempt with a new revision if what is known by now changes the answer."""
         before = attempt.decision
-        settled = _settled(attempt)
+        settled = is_settled(attempt)
         if settled and before is not None and before.verdict.rule == "labelled_by_a_person" and _as_labelled(attempt):
             return attempt, _NO_EMITS
         facts = facts_of(job, attempt, end, context, by_ms=None)
@@ -163,7 +163,7 @@ class Judge:
         return replace(loss, decision=decision), [_published(verdict, now_ms)]
 
 
-def _settled(attempt: Attempt) -> bool:
+def is_settled(attempt: Attempt) -> bool:
     """Return whether the end in force has had its final verdict."""
     decision = attempt.decision
     return decision is not None and decision.finalised and not decision.withdrawn

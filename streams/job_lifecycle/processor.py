@@ -25,12 +25,11 @@ from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
 from streams.context import Context
 from streams.job_lifecycle import bookkeeping, counting, ending, noticing, preempting, resting, telling
-from streams.job_lifecycle.deciding import Judge, stub_of
+from streams.job_lifecycle.deciding import Judge, is_settled, stub_of
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
     ATTEMPTS_MAX,
-    RESEND_MS,
     SEEN_BYTES,
     WINDOW_AFTER_MS,
     Attempt,
@@ -74,11 +73,11 @@ class JobLifecycleProcessor:
         job = cast("JobRecord", state) if state is not None else JobRecord(job_id=event.subject)
         if isinstance(event.data, _FROM_NODES) and event.data.attempt not in job.attempts:
             # The attempt told the node of itself: it was forgotten since.
-            return Effects(None) if state is None else Effects(job, (), self._next_wake(job))
+            return Effects(None) if state is None else Effects(job, (), self._next_wake(job, now_ms))
         if not isinstance(event.data, _INTERNAL):
             mark = fingerprint(event.source, event.id)
             if mark in job.seen:
-                return Effects(job, (), self._next_wake(job), duplicate=True)
+                return Effects(job, (), self._next_wake(job, now_ms), duplicate=True)
             job = replace(job, seen=(job.seen + mark)[-SEEN_BYTES:])
         if isinstance(event.data, JobSubmitted):
             before, job = job, self._intake.submitted(job, event, event.data)
@@ -90,18 +89,18 @@ class JobLifecycleProcessor:
             return self._followed(job, list(job.attempts), emits, context, now_ms)
         if isinstance(event.data, CauseAsked):
             job, emits = preempting.remembered(job, event.data, now_ms)
-            return Effects(job, emits, self._next_wake(job))
+            return Effects(job, emits, self._next_wake(job, now_ms))
         return self._on_attempt(job, event, context, now_ms)
 
     def _on_attempt(self, job: JobRecord, event: Event, context: Context, now_ms: int) -> Effects:
         attempt = self._intake.attempt_of(job, event)
         if attempt is None or (attempt.attempt not in job.attempts and _forgotten(job, attempt.attempt)):
-            return Effects(job, (), self._next_wake(job))
+            return Effects(job, (), self._next_wake(job, now_ms))
         before = attempt
         job, attempt = self._intake.take(job, attempt, event, now_ms)
         if _is_one_of_many(before, attempt, event):
             job = replace(job, attempts=with_attempt(job, attempt))
-            return Effects(job, (), self._next_wake(job))
+            return Effects(job, (), self._next_wake(job, now_ms))
         emits: list[Emit] = []
         if isinstance(event.data, JobAllocated | JobResized):
             new = [slot for node, slot in attempt.slots.items() if before.slots.get(node) != slot]
@@ -154,7 +153,7 @@ class JobLifecycleProcessor:
                 attempt, records = bookkeeping.written(job, attempt, now_ms)  # noqa: PLW2901
                 emits += records
                 job = replace(job, attempts={**job.attempts, number: attempt})
-        return Effects(job, emits, self._next_wake(job))
+        return Effects(job, emits, self._next_wake(job, now_ms))
 
     # --- what every step ends with ---------------------------------------------------------------------
 
@@ -180,7 +179,7 @@ class JobLifecycleProcessor:
             emits = [*emits, *more, *found]
         job = resting.bounded(job)
         emits = [*emits, *preempting.answered(before, job, now_ms)] if job.asked else emits
-        return Effects(job, emits, self._next_wake(job))
+        return Effects(job, emits, self._next_wake(job, now_ms))
 
     def _up_to_date(
         self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int
@@ -211,7 +210,7 @@ class JobLifecycleProcessor:
         attempt = resting.settled_ledger(attempt)
         return attempt, [*emits, *verdicts, *words, *records, *samples]
 
-    def _due(self, job: JobRecord, attempt: Attempt) -> list[int]:
+    def _due(self, job: JobRecord, attempt: Attempt, now_ms: int) -> list[int]:
         """Return the times at which something about the attempt is due."""
         due = [
             ending.due_ms(job, attempt),
@@ -221,23 +220,28 @@ class JobLifecycleProcessor:
         ]
         for loss in attempt.losses:
             if not attempt.takes_over(loss) and (loss.decision is None or not loss.decision.finalised):
-                closes_ms = loss.at_ms + WINDOW_AFTER_MS
-                due.append(max(closes_ms, loss.sent_ms + RESEND_MS))
-        if attempt.failed and (
-            attempt.decision is None or attempt.decision.withdrawn or not attempt.decision.finalised
-        ):
-            closes_ms = attempt.closes_ms
-            due.append(closes_ms if attempt.sent_ms < closes_ms else attempt.sent_ms + RESEND_MS)
+                answered = all(slot.node in loss.answers for slot in loss.lost)
+                due.append(_final_due_ms(loss.at_ms + WINDOW_AFTER_MS, loss.sent_ms, answered=answered, now_ms=now_ms))
+        if attempt.failed and not is_settled(attempt):
+            answered = not telling.unanswered(attempt)
+            due.append(_final_due_ms(attempt.closes_ms, attempt.sent_ms, answered=answered, now_ms=now_ms))
         return [at for at in due if at is not None]
 
-    def _next_wake(self, job: JobRecord) -> int | None:
-        wakes = [due for a in job.attempts.values() for due in self._due(job, a)]
+    def _next_wake(self, job: JobRecord, now_ms: int) -> int | None:
+        wakes = [due for a in job.attempts.values() for due in self._due(job, a, now_ms)]
         asked = preempting.due_ms(job)
         if asked is not None:
             wakes.append(asked)
         others = (noticing.waiting_due_ms(job, self._limits.pending_ms), resting.unplaced_due_ms(job))
         wakes += [due_ms for due_ms in others if due_ms is not None]
         return min(wakes, default=None)
+
+
+def _final_due_ms(closes_ms: int, sent_ms: int, *, answered: bool, now_ms: int) -> int:
+    """Return when a verdict that is not final yet may become so, or its nodes are to be asked again."""
+    if now_ms < closes_ms:
+        return closes_ms
+    return telling.looked_again_ms(closes_ms, now_ms) if answered else telling.sent_again_ms(sent_ms, closes_ms)
 
 
 def _forgotten(job: JobRecord, number: int) -> bool:
@@ -250,8 +254,7 @@ def _is_one_of_many(before: Attempt, attempt: Attempt, event: Event) -> bool:
     exit after the end that is only counted. A gang's thousands would each be judged with all before them.
     """
     if isinstance(event.data, NodeAnswer):
-        settled = attempt.decision is not None and attempt.decision.finalised
-        return event.data.loss is None and not settled and bool(telling.unanswered(attempt))
+        return event.data.loss is None and not is_settled(attempt) and bool(telling.unanswered(attempt))
     if isinstance(event.data, RankExited):
         known = (before.exits, before.first_exit_ms, before.closed)
         return attempt.end is not None and known == (attempt.exits, attempt.first_exit_ms, attempt.closed)

@@ -20,6 +20,7 @@ WINDOW_BEFORE_MS: Final = 10 * MINUTE_MS
 WINDOW_AFTER_MS: Final = 5 * MINUTE_MS
 # Design §2: the end is sent again every 5 minutes to nodes that have not answered.
 RESEND_MS: Final = 5 * MINUTE_MS
+LOOK_AGAIN_MS: Final = 2 * SECOND_MS
 # Contract: later evidence amends a verdict for 7 days; of each failed attempt a stub is kept for 400 days.
 AMENDED_FOR_MS: Final = 7 * DAY_MS
 STUB_KEPT_MS: Final = 400 * DAY_MS

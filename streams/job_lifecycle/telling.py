@@ -12,6 +12,7 @@ from faultlens.internal import Held, Released
 from streams import goodput
 from streams.attribution import End
 from streams.job_lifecycle.record import (
+    LOOK_AGAIN_MS,
     RESEND_MS,
     WINDOW_AFTER_MS,
     WINDOW_BEFORE_MS,
@@ -95,11 +96,24 @@ def released(job: JobRecord, attempt: Attempt, now_ms: int, known: Known) -> tup
     slots = attempt.answering
     nodes = list(slots)
     if word == attempt.told:
-        if not attempt.failed or now_ms < attempt.sent_ms + RESEND_MS:
+        if not attempt.failed or now_ms < sent_again_ms(attempt.sent_ms, attempt.closes_ms):
             return attempt, []
         nodes = unanswered(attempt)
     emits = [_release(job, attempt, end, slots[node], now_ms, known) for node in nodes]
     return replace(attempt, told=word, sent_ms=now_ms), emits
+
+
+def sent_again_ms(sent_ms: int, closes_ms: int) -> int:
+    """Return when to ask again: nobody can answer before the window closes."""
+    return max(sent_ms, closes_ms) + RESEND_MS
+
+
+def looked_again_ms(closes_ms: int, now_ms: int) -> int:
+    """Return when to look again whether the context's clock, which is all that is missing, has come as far.
+
+    It is a moment behind the nodes' as a rule; the longer it is, the more seldom one looks.
+    """
+    return now_ms + max(LOOK_AGAIN_MS, (now_ms - closes_ms) // 8)
 
 
 def unanswered(attempt: Attempt) -> list[str]:
@@ -161,7 +175,7 @@ def lost(job: JobRecord, attempt: Attempt, loss: Loss, now_ms: int) -> tuple[Los
     """Return the word to the nodes of a loss that the attempt survived, until they have answered."""
     closes_ms = loss.at_ms + WINDOW_AFTER_MS
     waiting = [s for s in loss.lost if s.node not in loss.answers]
-    if not waiting or (loss.sent_ms and now_ms < loss.sent_ms + RESEND_MS):
+    if not waiting or (loss.sent_ms and now_ms < sent_again_ms(loss.sent_ms, closes_ms)):
         return loss, []
     emits = []
     for slot in waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -10,9 +11,11 @@ import pytest
 from faultlens import topics
 from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.codec import Decoder, encode
+from faultlens.events import JobAttributed
 from faultlens.internal import NodeAnswer, Released
 from streams.runtime.records import Role
 from streams.runtime.state import KeptCodec
+from tests.simulation.books import told_of
 from tests.simulation.fleets import fleet, seeds
 from tests.simulation.playing import (
     TAIL_MS,
@@ -107,6 +110,30 @@ def test_nothing_is_final_before_every_node_has_answered(seed: int) -> None:
         elif record.topic == topics.ATTRIBUTIONS and data.status == "final":  # type: ignore[attr-defined]
             name = (data.job_id, data.attempt, data.loss)  # type: ignore[attr-defined]
             assert not waiting.get(name), name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_final_verdicts_come_within_a_minute_of_the_windows_end_when_nobody_is_behind(seed: int) -> None:
+    attempts, _ = told_of(of_size(seed))
+    finals = 0
+    for event in outputs(calm(seed), topics.ATTRIBUTIONS):
+        verdict = event.data
+        assert isinstance(verdict, JobAttributed)
+        ends = attempts[verdict.job_id, verdict.attempt].ends
+        if verdict.status == "final" and verdict.loss is None and ends:
+            closes_ms = max(at_ms for at_ms, _ in ends.values()) + 5 * MINUTE_MS
+            assert event.time_ms <= closes_ms + MINUTE_MS, verdict
+            finals += 1
+    assert finals > 0
+
+
+def test_nodes_are_not_asked_again_before_they_can_have_answered() -> None:
+    asked = Counter(
+        (event.data.job_id, event.data.attempt, event.data.node, event.data.loss, event.data.closes_ms)
+        for event in outputs(calm(SEEDS[0]), topics.ALLOCATIONS)
+        if isinstance(event.data, Released) and event.data.failed
+    )
+    assert set(asked.values()) == {1}
 
 
 @pytest.mark.parametrize("role", ["node", "context"])
