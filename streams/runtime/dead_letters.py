@@ -1,35 +1,15 @@
-"""Records that could not be processed, as the events that tell of them."""
+"""Dead letters of the processors: where their records were, and what went wrong."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import traceback
-from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from faultlens.codec import Event, event_of, stable_id
-from faultlens.events import DeadLetter
+from faultlens.dead_letters import MAX_ERROR_CHARACTERS, Origin, letter, letter_key
 from faultlens.topics import DEAD_LETTERS, TYPES
 from streams.runtime.records import Record, Sent
-
-# Contract, section 1: whole up to 160 KiB (base64 keeps that below a record's 256 KiB), beyond it the first 64 KiB.
-WHOLE_BYTES: Final = 160 * 1024
-HEAD_BYTES: Final = 64 * 1024
-MAX_ERROR_CHARACTERS: Final = 8_000
-SOURCE: Final = "faultlens/dead-letters"
-
-
-class Origin(Struct, frozen=True):
-    """Where a bad record was: topic, partition and offset, or the line of a file; and its key."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: str = ""
-    headers: dict[str, str] = {}
 
 
 class _Glance(Struct):
@@ -63,23 +43,8 @@ def dead_letter(
     value: bytes, origin: Origin, *, reason: str, error: str, at_ms: int, sha256: str | None = None
 ) -> Sent:
     """Return the dead letter of a record. `sha256` is given where `value` is only the record's beginning."""
-    if sha256 is None and len(value) > WHOLE_BYTES:
-        sha256 = hashlib.sha256(value).hexdigest()
-    kept = value if sha256 is None else value[:HEAD_BYTES]
-    letter = DeadLetter(
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        reason,
-        error[:MAX_ERROR_CHARACTERS],
-        base64.b64encode(kept).decode("ascii"),
-        origin.headers,
-        sha256,
-    )
-    digest = sha256 or hashlib.sha256(value).hexdigest()
-    identity = stable_id("dead", origin.topic, origin.partition, origin.offset, reason, digest)
-    event: Event = event_of(letter, source=SOURCE, id_=identity, time_ms=at_ms)
-    return Sent(DEAD_LETTERS, origin.key or origin.topic, event)
+    event = letter(value, origin, reason=reason, error=error, at_ms=at_ms, sha256=sha256)
+    return Sent(DEAD_LETTERS, letter_key(origin), event)
 
 
 def told(error: BaseException) -> str:

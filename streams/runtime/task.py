@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from faultlens.arrival import placed
 from faultlens.clock import MINUTE_MS, SECOND_MS
 from faultlens.codec import Decoder, Event
+from faultlens.dead_letters import Origin
 from faultlens.errors import FaultlensError, InvalidEventError
 from faultlens.internal import ContextChange
 from faultlens.topics import TOPICS, TYPE_OF, TYPES
 from streams.context import apply_change
 from streams.processor import Effects, Emit
-from streams.runtime.dead_letters import Origin, dead_letter, origin_of, told
+from streams.runtime.dead_letters import dead_letter, origin_of, told
 from streams.runtime.failures import FailureRate
 from streams.runtime.records import Batch, LaneRecord, Record, Role, Sent
 from streams.runtime.state import Kept, MemoryStates, StateStore
