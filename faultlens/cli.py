@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from importlib import import_module
+from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
@@ -17,7 +19,7 @@ from slo.wording import printable
 
 EXIT_WRONG_USE: Final = 2
 EXIT_WORLD_FAILED: Final = 3
-EXIT_INTERRUPTED: Final = 130
+EXIT_BY_SIGNAL: Final = 128  # and the signal's number, as shells have it
 MAX_LINE: Final = 2_000
 
 
@@ -96,13 +98,28 @@ def _root(
 def main(arguments: list[str] | None = None) -> None:
     """Run the program and end the process: 0 good, 1 the answer is bad, 2 wrong use, 3 the world failed."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         app(arguments)
     except FaultlensError as error:
         sys.stderr.write(rendered(error, as_json="--json" in arguments) + "\n")
         sys.exit(exit_code(error))
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+    except _InterruptedError as interrupted:
+        sys.stderr.write("faultlens: interrupted before it was done; run the same command again\n")
+        sys.exit(EXIT_BY_SIGNAL + interrupted.number)
+
+
+class _InterruptedError(BaseException):
+    """Somebody asked the process to end. No `Exception`: nothing on the way up may take it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise _InterruptedError(number)
 
 
 def exit_code(error: FaultlensError) -> int:

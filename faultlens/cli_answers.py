@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -17,7 +17,7 @@ from faultlens.objectives import load_objectives, parse_duration_ms
 from faultlens.settings import load_settings
 from faultlens.store import Embedded, Store, open_store, parse_dsn
 from slo.intervals import Interval
-from slo.recompute import Extent, extent
+from slo.recompute import Extent, Scopes, View, extent, scopes
 from slo.report import period as periods
 from slo.report.collect import collect, scope_words, view_of
 from slo.report.data import Period
@@ -29,9 +29,10 @@ from slo.status_text import as_plain, as_text
 from slo.why import UnknownJobError, story_of
 from slo.why import as_plain as story_as_plain
 from slo.why import as_text as story_as_text
-from slo.wording import listed, printable
+from slo.wording import listed, minute, printable
 
 EXIT_BAD: Final = 1
+NAMES_SHOWN: Final = 20
 LONGEST_WINDOW_MS: Final = 400 * 24 * 3_600_000
 RENDERERS: Final = {"html": render_html, "md": render_markdown, "json": render_json}
 
@@ -54,7 +55,16 @@ def _opened(dsn: str | None) -> Iterator[Store]:
             f"there is no store at {place}: fill it with `faultlens replay FILE`, or name another by --store"
         )
     with open_store(dsn or load_settings().store) as store:
+        if dsn is None:
+            _tell_which(store)
         yield store
+
+
+def _tell_which(store: Store) -> None:
+    """Say, beside the answer, which store it came from and how old that is, where nobody named one."""
+    known = extent(store)
+    reach = "it is empty" if known is None else f"it covers {minute(known.from_ms)} to {minute(known.to_ms)}"
+    typer.echo(f"From {printable(str(store))} ({reach}); another one: --store", err=True)
 
 
 def _known(store: Store) -> Extent:
@@ -63,10 +73,22 @@ def _known(store: Store) -> Extent:
     return extent(store) or Extent(now_ms, now_ms, ())
 
 
-def _one_of(known: Extent, cluster: str) -> str:
-    if cluster and cluster not in known.clusters:
-        raise UsageError(f"no cluster {cluster!r} in the store (known: {', '.join(known.clusters) or 'none'})")
-    return cluster
+def _one_of(what: str, asked: str, known: Sequence[str]) -> str:
+    """Return the name that was asked for; a misspelt one would be answered with silence, which looks like health."""
+    if asked and asked not in known:
+        more = f", and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
+        raise UsageError(f"no {what} {asked!r} in the store (known: {', '.join(known[:NAMES_SHOWN]) or 'none'}{more})")
+    return asked
+
+
+def _view(store: Store, known: Extent, *, cluster: str, pool: str = "", team: str = "") -> View:
+    of = scopes(store) if pool or team else Scopes((), ())
+    return view_of(
+        known,
+        cluster=_one_of("cluster", cluster, known.clusters),
+        pool=_one_of("pool", pool, of.pools),
+        team=_one_of("team", team, of.teams),
+    )
 
 
 def slo(
@@ -89,7 +111,7 @@ def slo(
     promised = load_objectives(objectives)
     with _opened(store) as opened:
         known = _known(opened)
-        view = view_of(known, cluster=_one_of(known, cluster), pool=pool, team=team)
+        view = _view(opened, known, cluster=cluster, pool=pool, team=team)
         found = standings(opened, view, promised, window_ms=window_ms)
     scope = scope_words(view, known.clusters)
     if as_json:
@@ -169,7 +191,7 @@ def report(  # noqa: PLR0913 - one parameter for each option of the command
     promised = load_objectives(objectives)
     with _opened(store) as opened:
         known = _known(opened)
-        view = view_of(known, cluster=_one_of(known, cluster), team=team)
+        view = _view(opened, known, cluster=cluster, team=team)
         chosen = asked or periods.latest_week(Interval(known.from_ms, known.to_ms))
         data = collect(opened, view, chosen, promised)
     _write(RENDERERS[kind](data), out)

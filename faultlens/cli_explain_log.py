@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, Final
 import msgspec
 import typer
 
-from faultlens.errors import WorldError
+from faultlens.errors import UsageError, WorldError
 from faultlens.signatures import LogVerdict, SignatureSet, decide, load_signatures
 from faultlens.signatures.excerpt import Excerpt, Part, read_excerpt
 from faultlens.signatures.explain import Answer, as_text, explain
@@ -19,6 +19,9 @@ from faultlens.signatures.next_steps import load_next_steps
 from slo.wording import printable
 
 STANDARD_INPUT: Final = Path("-")
+# Bytes that no UTF-8 is and zero bytes; a log with a few torn lines is still one.
+_UNREADABLE: Final = frozenset("\N{REPLACEMENT CHARACTER}\0")
+MAX_UNREADABLE: Final = 0.1
 
 
 def explain_log(
@@ -36,6 +39,7 @@ def explain_log(
     known = load_signatures(signatures or ())
     with _opened(file) as stream:
         excerpt = read_excerpt(stream)
+    _check_is_text(excerpt, file)
     part, verdict = judge(excerpt, known)
     answer = explain(verdict, load_next_steps(), first_line=part.first_line)
     if as_json:
@@ -57,6 +61,16 @@ def judge(excerpt: Excerpt, known: SignatureSet) -> tuple[Part, LogVerdict]:
             best = part, verdict
     assert best is not None, "an excerpt has at least one part"  # noqa: S101
     return best
+
+
+def _check_is_text(excerpt: Excerpt, file: Path) -> None:
+    """Raise UsageError for what is no log: a verdict on an empty or packed file would be one on nothing."""
+    text = excerpt.tail.text or excerpt.head.text
+    if not text.strip():
+        raise UsageError(f"{file} is empty: there is nothing to explain")
+    unreadable = sum(character in _UNREADABLE for character in text)
+    if unreadable > MAX_UNREADABLE * len(text):
+        raise UsageError(f"{file} is not text: give a log as the job printed it (unpack it first)")
 
 
 @contextmanager

@@ -43,6 +43,7 @@ _SAID: Final = (
     "repaired",
     "waiting_arrays",
     "lines",
+    "told_of_no_fault",
     "without_time",
 )
 
@@ -137,7 +138,12 @@ def kernel_log(  # noqa: PLR0913 - one parameter for each option of the command
     if scanner.without_zone:
         _tell(f"{scanner.without_zone} times carry no time zone and --timezone was not given: taken for UTC")
     _write(events, out)
-    summary = {"events": len(events), "lines": scanner.lines, "without_time": scanner.unstamped}
+    summary = {
+        "events": len(events),
+        "lines": scanner.lines,
+        "told_of_no_fault": scanner.unknown,
+        "without_time": scanner.unstamped,
+    }
     _finish(summary | {"out": str(out) if out else None}, out, as_json=as_json)
 
 

@@ -59,6 +59,9 @@ class YamlDocument:
 
     def problems_of(self, error: ValidationError) -> list[Problem]:
         """Each complaint of a pydantic model about the document."""
+        if not isinstance(self.data, dict):
+            kind = "a list" if isinstance(self.data, list) else "a single value"
+            return [self.problem((), f"is {kind}; a mapping is expected, as in `key: value`")]
         return [self.problem(found["loc"], f"{_dotted(found['loc'])}: {found['msg']}") for found in error.errors()]
 
 

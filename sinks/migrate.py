@@ -73,8 +73,8 @@ def pending(migrations: Sequence[Migration], applied: Mapping[int, str]) -> list
     for migration in migrations:
         if applied.get(migration.number, migration.checksum) != migration.checksum:
             raise ConfigurationError(
-                f"{migration.name} changed since it was applied to this store: "
-                "restore the file and put the change into a new one"
+                f"the store was made by another version of faultlens, whose {migration.name} differs from this one's: "
+                "read it with that version, or replay the events into a new store"
             )
     return [migration for migration in migrations if migration.number not in applied]
 

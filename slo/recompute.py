@@ -22,6 +22,14 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
+class Scopes:
+    """The pools that nodes are in and the teams that jobs are of, each in order."""
+
+    pools: tuple[str, ...]
+    teams: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """What is looked at: a cluster, a pool's nodes or a team's jobs (empty: all), with data up to `as_of_ms`.
 
@@ -48,6 +56,12 @@ def extent(reader: Reader) -> Extent | None:
     """Return what the store covers; None when it is empty."""
     row = ask(reader, "extent", {})[0]
     return Extent(row["from_ms"], row["to_ms"], tuple(row["clusters"])) if row["known"] else None
+
+
+def scopes(reader: Reader) -> Scopes:
+    """Return what a view can be narrowed to."""
+    row = ask(reader, "scopes", {})[0]
+    return Scopes(tuple(row["pools"]), tuple(row["teams"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,11 @@ def signed(value: float, *, digits: int = 0) -> str:
 def whole_hours(gpu_ms: int) -> str:
     """Return GPU-milliseconds in GPU-hours, with as many decimals as such an amount deserves."""
     hours = gpu_ms / HOUR_MS
-    return f"{hours:,.0f}" if abs(hours) >= 1_000 else f"{hours:,.1f}"
+    if abs(hours) >= 1_000:
+        return f"{hours:,.0f}"
+    if gpu_ms and abs(hours) < 0.05:
+        return f"{hours:.3f}" if abs(hours) >= 0.0005 else "< 0.001"
+    return f"{hours:,.1f}"
 
 
 def tenths_that_add_up(parts: Mapping[str, int]) -> dict[str, int]:

@@ -62,6 +62,7 @@ class Scanner:
         self._boot_id: str | None = None
         self._off_bus: dict[str | None, int] = {}
         self.lines = 0
+        self.unknown = 0
         self.unstamped = 0
         self.without_zone = 0
 
@@ -76,6 +77,7 @@ class Scanner:
         self._told = self._told.after(line.text)
         found = self._recognised(line)
         if found is None:
+            self.unknown += 1
             return None
         at_ms = self._moment(line)
         if at_ms is None or (found.code == _OFF_BUS and self._is_echo(found.pci, at_ms)):

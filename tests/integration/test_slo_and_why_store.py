@@ -71,6 +71,26 @@ def test_a_cluster_that_the_store_does_not_know_is_wrong_use(
     assert "no cluster 'c2' in the store (known: c1)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("option", "known"), [("--pool", "h100"), ("--team", "nlp")])
+def test_a_pool_or_team_that_the_store_does_not_know_is_wrong_use(
+    option: str, known: str, fortnight: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("slo", option, "misspelt", "--store", fortnight) == 2
+    assert f"no {option[2:]} 'misspelt' in the store (known: {known})" in capsys.readouterr().err
+
+
+def test_where_no_store_was_named_the_answer_says_which_it_came_from_and_how_old_it_is(
+    fortnight: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTLENS_STORE", fortnight)
+    called("slo")
+    said = capsys.readouterr()
+    assert f"From chdb://{fortnight} (it covers " in said.err
+    assert "to 2026-11-23 00:00 UTC)" in said.err
+    called("slo", "--store", fortnight)
+    assert not capsys.readouterr().err
+
+
 def test_a_window_that_is_no_duration_is_wrong_use(fortnight: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("slo", "--window", "forever", "--store", fortnight) == 2
     assert "write 5m, 1h, 28d" in capsys.readouterr().err

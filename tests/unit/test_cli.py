@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -167,3 +169,16 @@ def test_a_damaged_state_is_told_with_the_way_out(capsys: pytest.CaptureFixture[
     code, _, told = run(capsys, "replay", recording(tmp_path), "--store", f"chdb://{tmp_path / 'store'}")
     assert code == 2
     assert "--fresh" in told
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_interrupted_says_so(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "faultlens.cli", "explain-log", str(pipe)]
+    # The pipe opens as soon as the command has opened it to read.
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process, pipe.open("wb"):
+        process.send_signal(number)
+        _, shown = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert b"interrupted" in shown

@@ -18,7 +18,7 @@ def test_a_new_store_needs_all_and_an_old_one_what_it_has_not() -> None:
 
 
 def test_a_file_that_changed_since_it_was_applied_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"0001_one\.sql changed since it was applied"):
+    with pytest.raises(ConfigurationError, match=r"another version of faultlens, whose 0001_one\.sql differs"):
         pending([ONE, TWO], {1: "another", 2: TWO.checksum})
 
 

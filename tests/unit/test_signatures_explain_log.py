@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from faultlens.cli_explain_log import explain_log, judge
-from faultlens.errors import WorldError
+from faultlens.errors import UsageError, WorldError
 from faultlens.signatures import load_signatures
 from faultlens.signatures.excerpt import HEAD_BYTES, TAIL_BYTES, read_excerpt
 
@@ -113,6 +113,18 @@ def test_no_part_of_a_log_is_lost_below_the_limits(before: int, after: int) -> N
     log = FILLER * before + b"KeyError: 'here'\n" + FILLER * after
     line, code, _ = of(log)
     assert (line, code) == (before + 1, "app.exception")
+
+
+@pytest.mark.parametrize(("log", "what"), [(b" \n", "is empty"), (bytes(range(256)) * 9, "is not text")])
+def test_what_is_no_log_gets_no_verdict(log: bytes, what: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.write_bytes(log)
+    with pytest.raises(UsageError, match=what):
+        explain_log(file)
+
+
+def test_a_log_with_torn_lines_is_still_one(tmp_path: Path) -> None:
+    assert "app.exception" in told(tmp_path, FILLER * 9 + b"\xff\x00\xfe\nKeyError: 'late'\n")
 
 
 def test_a_file_that_is_not_there_is_the_world_s_failure_and_named(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def test_words_are_listed_as_in_a_sentence() -> None:
 def test_large_amounts_lose_their_decimals() -> None:
     assert whole_hours(36 * MINUTE_MS * 10) == "6.0"
     assert whole_hours(12_345 * HOUR_MS + 1) == "12,345"
+    assert [whole_hours(ms) for ms in (0, 1, 36_000, 200_000)] == ["0.0", "< 0.001", "0.010", "0.1"]
     assert of_tenths(12_345) == "1,234.5"
 
 

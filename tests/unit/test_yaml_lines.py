@@ -106,3 +106,11 @@ def test_nested_aliases_are_looked_at_once_each(path: Path) -> None:
     lines = ["a0: &a0 {x: 1}"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 40)]
     path.write_text("\n".join(lines))
     assert read_yaml(path).line(("a39",)) == 40
+
+
+@pytest.mark.parametrize(("text", "kind"), [("- name: saw\n- name: axe\n", "a list"), ("saw\n", "a single value")])
+def test_what_is_no_mapping_is_told_so_in_the_words_of_yaml(text: str, kind: str, path: Path) -> None:
+    path.write_text(text)
+    found = validate(read_yaml(path), Shelf)
+    assert isinstance(found, list)
+    assert [str(problem) for problem in found] == [f"{path}:1: is {kind}; a mapping is expected, as in `key: value`"]
