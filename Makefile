@@ -18,14 +18,14 @@ QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 help: ## What there is
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-install: $(INSTALLED) ## The program with an embedded ClickHouse and what its tests need, in .venv
+install: $(INSTALLED) ## The program with an embedded ClickHouse, Kafka clients and what its tests need, in .venv
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python " + sys.version.split()[0] + " is too old: faultlens needs 3.11 or newer. Say where it is: make PYTHON=/path/to/python3")'
 	@echo 'Installing into $(VENV) …'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[store]' --group dev
+	@$(BIN)/python -m pip install --quiet --editable '.[store,stream]' --group dev
 	@touch $@
 
 demo: $(INSTALLED) ## A real Slurm's failures explained, and a fleet of 64 nodes watched for a week

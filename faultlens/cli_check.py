@@ -16,6 +16,7 @@ import typer
 from faultlens.asyncapi import asyncapi, event_schema, text_of
 from faultlens.catalogue import load_catalogue
 from faultlens.errors import ConfigurationError, FaultlensError, UsageError, WorldError
+from faultlens.kafka import connection_of
 from faultlens.objectives import load_objectives
 from faultlens.settings import PREFIX, load_settings, unknown_variables
 from faultlens.signatures import load_signatures
@@ -108,6 +109,8 @@ def _part(part: str, say: Callable[[], str]) -> Finding:
 def _settings() -> str:
     settings = load_settings()
     settings.password()
+    if settings.brokers:
+        connection_of(settings)
     names = sorted(f"{PREFIX}{name.upper()}" for name in settings.model_fields_set)
     return ", ".join(names) or "none set, defaults hold"
 

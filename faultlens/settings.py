@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -39,19 +39,39 @@ class Settings(BaseSettings):
     store_password: SecretStr | None = Field(default=None, description="password of the store's user on a server")
     store_password_file: Path | None = Field(default=None, description="file whose first line is that password")
     brokers: str | None = Field(default=None, description="Kafka's host:port list; without it everything is embedded")
+    kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
+        default="plaintext", description="how the brokers are spoken to"
+    )
+    kafka_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
+        default="SCRAM-SHA-512", description="how we log in to the brokers, where `kafka_security` begins with sasl"
+    )
+    kafka_user: str | None = Field(default=None, description="our user, or the client id at the OpenID provider")
+    kafka_password: SecretStr | None = Field(default=None, description="password of that user, or the client's secret")
+    kafka_password_file: Path | None = Field(default=None, description="file whose first line is that password")
+    kafka_token_url: str | None = Field(default=None, description="the OpenID provider's token endpoint (OAUTHBEARER)")
+    kafka_token_scope: str | None = Field(default=None, description="the scope to ask a token for (OAUTHBEARER)")
+    kafka_ca: Path | None = Field(default=None, description="PEM file of the authorities that brokers are trusted by")
+    kafka_certificate: Path | None = Field(default=None, description="PEM file of our own certificate")
+    kafka_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
+    kafka_key_password: SecretStr | None = Field(default=None, description="password of that key")
 
     def password(self) -> str:
         """Return the store's password, empty if none is set; ConfigurationError if its file cannot be read."""
-        if self.store_password is not None:
-            return self.store_password.get_secret_value()
-        if self.store_password_file is None:
-            return ""
-        try:
-            return self.store_password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(
-                f"{PREFIX}STORE_PASSWORD_FILE: {self.store_password_file} cannot be read: {_reason(error)}"
-            ) from None
+        return secret(self, "store_password")
+
+
+def secret(settings: Settings, name: str) -> str:
+    """Return a secret that is set as such or by its file, empty if neither; ConfigurationError if that is no use."""
+    given: SecretStr | None = getattr(settings, name)
+    if given is not None:
+        return given.get_secret_value()
+    file: Path | None = getattr(settings, f"{name}_file")
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{PREFIX}{name.upper()}_FILE: {file} cannot be read: {_reason(error)}") from None
 
 
 def load_settings() -> Settings:
