@@ -304,15 +304,13 @@ def goodput_samples(place: Place, changes: Iterable[Change]) -> list[Sample]:
     ]
 
 
-def serving_samples(
-    place: Place, from_ms: int, to_ms: int, *, ready: int, wanted: int, blame: Blame | None
-) -> list[Sample]:
+def serving_samples(place: Place, from_ms: int, to_ms: int, *, ready: int, missing: Mapping[str, int]) -> list[Sample]:
     """Return samples of `serving_capacity`, in replica-milliseconds, for a time in which nothing changed.
 
-    Replicas beyond the wanted ones do not make up for others' absence; what nobody is to blame for is `overhead`.
+    `missing`: replicas that were wanted and not there, by the class of what they failed of.
     """
-    span_ms, serving = to_ms - from_ms, min(ready, wanted)
-    if span_ms <= 0 or wanted <= 0:
+    span_ms = to_ms - from_ms
+    if span_ms <= 0 or not (ready or missing):
         return []
-    charged = OVERHEAD if blame is None else blame.cause_class
-    return _everywhere("serving_capacity", place, from_ms, to_ms, _split(serving * span_ms, wanted * span_ms, charged))
+    amount = Amount(ready * span_ms, {charged: count * span_ms for charged, count in missing.items()})
+    return _everywhere("serving_capacity", place, from_ms, to_ms, amount)

@@ -42,14 +42,14 @@ def _start(job: JobRecord, attempt: Attempt) -> Start:
     since_ms = waiting.since_ms if waiting is not None and waiting.lost_capacity else None
     return Start(
         allocated_ms=attempt.allocated_ms,
-        started_ms=_started_ms(attempt),
+        started_ms=started_ms(attempt),
         outcome=None if end is None else end.outcome,
         blame=_blame(attempt),
         waits_for_lost_capacity_since_ms=None if attempt.allocated_ms is not None else since_ms,
     )
 
 
-def _started_ms(attempt: Attempt) -> int | None:
+def started_ms(attempt: Attempt) -> int | None:
     """Return when user code ran on every rank; who reports no start still reports progress or exits."""
     if attempt.started_ms is not None:
         return attempt.started_ms

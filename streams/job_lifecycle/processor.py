@@ -24,7 +24,7 @@ from faultlens.internal import CauseAsked, CauseTold, NodeAnswer, NodeEvidence, 
 from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
 from streams.context import Context
-from streams.job_lifecycle import bookkeeping, counting, ending, noticing, preempting, resting, telling
+from streams.job_lifecycle import bookkeeping, counting, ending, noticing, preempting, resting, serving, telling
 from streams.job_lifecycle.deciding import Judge, is_settled, stub_of
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
@@ -153,7 +153,8 @@ class JobLifecycleProcessor:
                 attempt, records = bookkeeping.written(job, attempt, now_ms)  # noqa: PLW2901
                 emits += records
                 job = replace(job, attempts={**job.attempts, number: attempt})
-        return Effects(job, emits, self._next_wake(job, now_ms))
+        job, capacity = serving.told_to_the_end(job, now_ms)
+        return Effects(job, [*emits, *capacity], self._next_wake(job, now_ms))
 
     # --- what every step ends with ---------------------------------------------------------------------
 
@@ -177,7 +178,8 @@ class JobLifecycleProcessor:
             if found:
                 job = replace(job, attempts={**job.attempts, number: attempt})
             emits = [*emits, *more, *found]
-        job = resting.bounded(job)
+        job, capacity = serving.served(resting.bounded(job), now_ms)
+        emits = [*emits, *capacity]
         emits = [*emits, *preempting.answered(before, job, now_ms)] if job.asked else emits
         return Effects(job, emits, self._next_wake(job, now_ms))
 
@@ -232,7 +234,11 @@ class JobLifecycleProcessor:
         asked = preempting.due_ms(job)
         if asked is not None:
             wakes.append(asked)
-        others = (noticing.waiting_due_ms(job, self._limits.pending_ms), resting.unplaced_due_ms(job))
+        others = (
+            noticing.waiting_due_ms(job, self._limits.pending_ms),
+            resting.unplaced_due_ms(job),
+            serving.due_ms(job),
+        )
         wakes += [due_ms for due_ms in others if due_ms is not None]
         return min(wakes, default=None)
 
@@ -245,8 +251,8 @@ def _final_due_ms(closes_ms: int, sent_ms: int, *, answered: bool, now_ms: int) 
 
 
 def _forgotten(job: JobRecord, number: int) -> bool:
-    """Return whether the attempt is older than what is kept whole."""
-    return len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts)
+    """Return whether the attempt is older than what is kept whole, or was folded from between them."""
+    return number in job.folded or (len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts))
 
 
 def _is_one_of_many(before: Attempt, attempt: Attempt, event: Event) -> bool:

@@ -191,8 +191,24 @@ class Waiting(Struct, frozen=True, gc=False):
     found: bool = False
 
 
+class Serving(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The replicas of a service since the time up to which they were told: ready ones, and missing ones by cause."""
+
+    since_ms: int
+    ready: int = 0
+    missing: dict[str, int] = {}
+
+    @property
+    def wanted(self) -> int:
+        """How many replicas are wanted."""
+        return self.ready + sum(self.missing.values())
+
+
 class JobRecord(Struct, frozen=True, omit_defaults=True):
-    """A job: what was submitted, its newest attempts whole and of the older failed ones a stub."""
+    """A job: what was submitted, its newest attempts whole and of the older failed ones a stub.
+
+    `folded`: newer attempts than the oldest kept one that are not kept any more, the newest of them.
+    """
 
     job_id: str
     cluster: str = ""
@@ -207,6 +223,8 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     submitted_ms: int | None = None
     attempts: dict[int, Attempt] = {}
     stubs: dict[int, Earlier] = {}
+    folded: tuple[int, ...] = ()
+    serving: Serving | None = None
     waiting: Waiting | None = None
     asked: tuple[CauseAsked, ...] = ()
     seen: bytes = b""

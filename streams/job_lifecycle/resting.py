@@ -98,11 +98,15 @@ def bounded(job: JobRecord) -> JobRecord:
         return job
     attempts, stubs = dict(job.attempts), dict(job.stubs)
     for number, attempt in job.attempts.items():
-        if len(attempts) <= ATTEMPTS_MAX or attempt.end is None or not _settled(attempt):
+        if len(attempts) <= ATTEMPTS_MAX:
             break
+        if attempt.end is None or not _settled(attempt):
+            continue  # a replica that runs for months keeps nothing of those beside it
         stub = stub_of(attempt)
         if stub is not None:
             stubs[number] = stub
         del attempts[number]
     kept = dict(sorted(stubs.items())[-STUBS_MAX:])
-    return replace(job, attempts=attempts, stubs=kept)
+    oldest = min(attempts, default=0)
+    folded = sorted(number for number in {*job.folded, *(job.attempts.keys() - attempts.keys())} if number > oldest)
+    return replace(job, attempts=attempts, stubs=kept, folded=tuple(folded[-STUBS_MAX:]))

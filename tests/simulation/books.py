@@ -299,7 +299,7 @@ def standings(statuses: Iterable[Event]) -> dict[Scope, FiguresTold]:
         status = event.data
         assert isinstance(status, SloStatus)
         assert 0 <= status.good <= status.total, status
-        unit = 1 if status.unit in ("attempts", "jobs") else 1_000
+        unit = _unit(status)
         amounts = {name: round(amount * unit) for name, amount in status.by_cause.items()}
         assert all(amount > 0 for amount in amounts.values()), status
         assert sum(amounts.values()) == round(status.total * unit) - round(status.good * unit), status
@@ -310,7 +310,13 @@ def standings(statuses: Iterable[Event]) -> dict[Scope, FiguresTold]:
     return {key: _said(status) for key, (_, status) in sorted(newest.items())}
 
 
+def _unit(status: SloStatus) -> int:
+    """Return how many milliseconds a unit of a status is; of counts one. A service's replicas are told in seconds."""
+    counts = status.unit in ("attempts", "jobs") and status.objective != "serving_capacity"
+    return 1 if counts else 1_000
+
+
 def _said(status: SloStatus) -> FiguresTold:
-    unit = 1 if status.unit in ("attempts", "jobs") else 1_000
+    unit = _unit(status)
     by_cause = {name: round(amount * unit) for name, amount in sorted(status.by_cause.items())}
     return round(status.good * unit), round(status.total * unit), by_cause
