@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from faultlens.errors import ConfigurationError, FaultlensError, WorldError
+from faultlens.store_failures import SCHEMA, failure_class
 
 Profile = Literal["chdb", "single", "replicated"]
 Parameters = Mapping[str, object]
@@ -20,10 +21,6 @@ Parameters = Mapping[str, object]
 INSTALL: Final = "pip install 'faultlens[store]'"
 # A history that is replayed touches more months than the engine's default allows one insert to (100).
 _SETTINGS: Final = {"max_partitions_per_insert_block": 0}
-# What ClickHouse answers when a value, not the statement or the server, is at fault.
-# https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
-_DATA_ERRORS: Final = frozenset({6, 27, 38, 41, 53, 69, 117, 131, 691})
-_UNKNOWN_TABLE_OR_COLUMN: Final = frozenset({16, 47, 60, 81})
 # What the engine leaves in a directory that holds no table yet.
 _ENGINES_OWN: Final = frozenset({"tmp", "status"})
 _FORMS: Final = "chdb:///absolute/path, a path, or clickhouse://user@host:8123/database (clickhouses:// for TLS)"
@@ -31,6 +28,10 @@ _FORMS: Final = "chdb:///absolute/path, a path, or clickhouse://user@host:8123/d
 
 class RejectedRowsError(FaultlensError):
     """The store refused rows because of a value in them; nothing else is wrong with it."""
+
+
+class StoreBusyError(WorldError):
+    """The store is away, overloaded or short of something: the same call may succeed later."""
 
 
 @dataclass(frozen=True)
@@ -155,17 +156,22 @@ class Store:
         with self._failures("command"):
             self._client.command(sql, parameters=dict(params or {}))
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], token: str = "") -> int:
         """Insert rows (times as milliseconds or aware moments) and return how many.
 
-        RejectedRowsError: a value does not fit its column. WorldError: table or column missing, or the store failed.
+        Of several inserts with the same `token` the table keeps the first, whatever the others contain.
+        RejectedRowsError: a value does not fit its column. StoreBusyError: try again later. WorldError: table or column
+        missing, or the user may not.
         """
         if not rows:
             return 0
         types = self._column_types(table, columns)
+        settings = {"insert_deduplication_token": token} if token else None
         with self._failures(f"insert into {table}"), _refusals(table):
             data = list(zip(*rows, strict=True))
-            self._client.insert(table, data, column_names=columns, column_type_names=types, column_oriented=True)
+            self._client.insert(
+                table, data, column_names=columns, column_type_names=types, column_oriented=True, settings=settings
+            )
         return len(rows)
 
     def close(self) -> None:
@@ -194,10 +200,18 @@ class Store:
         try:
             yield
         except ClickHouseError as error:
-            hint = " (run `faultlens migrate`?)" if getattr(error, "code", None) in _UNKNOWN_TABLE_OR_COLUMN else ""
-            raise WorldError(f"the store at {self} failed to {doing}: {_first_line(error)}{hint}") from error
+            hint = " (run `faultlens migrate`?)" if getattr(error, "code", None) in SCHEMA else ""
+            raise _failure(error, f"the store at {self} failed to {doing}: {_first_line(error)}{hint}") from error
         except OSError as error:  # the driver hands rows to chDB in a temporary file
-            raise WorldError(f"the store at {self} failed to {doing}: {_first_line(error)}") from error
+            raise StoreBusyError(f"the store at {self} failed to {doing}: {_first_line(error)}") from error
+
+
+def _failure(error: Exception, message: str) -> WorldError:
+    """Return what a caller may do about an error of the driver."""
+    from clickhouse_connect.driver.exceptions import ProgrammingError  # noqa: PLC0415, TID251
+
+    code, misused = getattr(error, "code", None), isinstance(error, ProgrammingError)
+    return StoreBusyError(message) if failure_class(code, misused=misused) == "busy" else WorldError(message)
 
 
 @contextmanager
@@ -209,7 +223,7 @@ def _refusals(table: str) -> Iterator[None]:
     except (DataError, ValueError, TypeError, OverflowError) as error:
         raise RejectedRowsError(f"{table} takes no such row: {_first_line(error)}") from error
     except ClickHouseError as error:
-        if getattr(error, "code", None) not in _DATA_ERRORS:
+        if failure_class(getattr(error, "code", None)) != "data":
             raise
         raise RejectedRowsError(f"{table} takes no such row: {_first_line(error)}") from error
 
@@ -300,7 +314,7 @@ def _open_server(driver: Any, place: Server, password: str) -> Any:
             **place.options,
         )
     except driver.driver.exceptions.ClickHouseError as error:
-        raise WorldError(f"the store at {place} cannot be reached: {_first_line(error)}") from error
+        raise _failure(error, f"the store at {place} cannot be reached: {_first_line(error)}") from error
 
 
 def _configured_password() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -14,19 +15,28 @@ FakeRow = dict[str, object]
 
 
 class MemoryStore:
-    """Takes rows as `faultlens.store.Store` does; `refuse` says of which (table, row) it will have nothing."""
+    """Takes rows as `faultlens.store.Store` does; `refuse` says of which (table, row) it will have nothing.
+
+    `inserts` counts the calls that it carried out, `taken` the rows by table, replaced ones included.
+    """
 
     def __init__(self, refuse: Callable[[str, Mapping[str, object]], bool] = lambda _table, _row: False) -> None:
         self._refuse = refuse
         self._tables: dict[str, dict[tuple[object, ...], FakeRow]] = {name: {} for name in _BY_NAME}
+        self._tokens: set[tuple[str, str]] = set()
         self.inserts = 0
+        self.taken: Counter[str] = Counter()
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-        """Keep the rows, all or none; RejectedRowsError if one is refused."""
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], token: str = "") -> int:
+        """Keep the rows, all or none; RejectedRowsError if one is refused. A known `token` drops them in silence."""
         named = [dict(zip(columns, row, strict=True)) for row in rows]
         if any(self._refuse(table, row) for row in named):
             raise RejectedRowsError(f"{table} takes no such row: refused by the test")
         self.inserts += 1
+        if token and (table, token) in self._tokens:
+            return len(rows)
+        self._tokens.add((table, token))
+        self.taken[table] += len(rows)
         for row in named:
             self._replace(_BY_NAME[table], row)
         return len(rows)

@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 # A string or a comment hides a semicolon; what is neither is taken character by character.
 _PIECE: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|;|[^';-]+|.", re.DOTALL)
 _ENGINE: Final = re.compile(r"(?m)^ENGINE = (\w*MergeTree)")
-_CREATED: Final = re.compile(r"^CREATE (TABLE IF NOT EXISTS|OR REPLACE VIEW) (\w+)")
+_CREATED: Final = re.compile(r"^(CREATE TABLE IF NOT EXISTS|CREATE OR REPLACE VIEW|ALTER TABLE) (\w+)")
 _LEDGER: Final = """\
 CREATE TABLE IF NOT EXISTS schema_migrations
 (
@@ -126,5 +126,6 @@ def rendered(statement: str, profile: Profile) -> str:
     """
     if profile != "replicated":
         return statement
-    everywhere = _CREATED.sub(r"CREATE \1 \2 ON CLUSTER '{cluster}'", statement)
-    return _ENGINE.sub(r"ENGINE = Replicated\1", everywhere)
+    everywhere = _CREATED.sub(r"\1 \2 ON CLUSTER '{cluster}'", statement)
+    remembering = everywhere.replace("non_replicated_deduplication_window", "replicated_deduplication_window")
+    return _ENGINE.sub(r"ENGINE = Replicated\1", remembering)

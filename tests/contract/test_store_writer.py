@@ -49,12 +49,12 @@ from faultlens.events import (
     SloStatus,
     Slot,
 )
-from faultlens.store import Store, open_store
+from faultlens.store import Store, StoreBusyError, open_store
 from sinks.memory import MemoryStore
 from sinks.migrate import migrate
 from sinks.rows import rows_of
-from sinks.tables import TABLES, Table
-from sinks.writer import MAX_REFUSED_AT_ONCE, StoreWriter, Target
+from sinks.tables import TABLES, Letter, Table
+from sinks.writer import MAX_REFUSED_AT_ONCE, StoreWriter, Target, token_of
 
 AT_MS = 1_795_000_000_000
 # No exit code is as large; ClickHouse has 32 bits for them.
@@ -73,6 +73,9 @@ class Backend(Protocol):
     def rows(self, table: str) -> Sequence[FakeRow]:
         """Return a table's rows, once each, in the order of their key."""
 
+    def count(self, table: str) -> int:
+        """Return how many rows a table has, those that replace each other counted apart."""
+
 
 class InMemory:
     """The fake."""
@@ -82,6 +85,9 @@ class InMemory:
 
     def rows(self, table: str) -> Sequence[FakeRow]:
         return self.target.rows(table)
+
+    def count(self, table: str) -> int:
+        return self.target.taken[table]
 
 
 class InClickHouse:
@@ -93,7 +99,10 @@ class InClickHouse:
     def rows(self, table: str) -> Sequence[FakeRow]:
         columns = ", ".join(next(t for t in TABLES.values() if t.name == table).columns)
         found = self.target.query(f"SELECT {columns} FROM {table} FINAL")  # noqa: S608
-        return [{name: plain(value) for name, value in row.items()} for row in found]
+        return sorted(({name: plain(value) for name, value in row.items()} for row in found), key=repr)
+
+    def count(self, table: str) -> int:
+        return int(self.target.query(f"SELECT count() AS n FROM {table}")[0]["n"])  # noqa: S608
 
 
 def plain(value: Any) -> Any:
@@ -329,11 +338,11 @@ class Failing:
         self._target = target
         self._left = at_insert
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], token: str = "") -> int:
         self._left -= 1
         if self._left == 0:
             raise WorldError("no route to host")
-        return self._target.insert(table, columns, rows)
+        return self._target.insert(table, columns, rows, token)
 
 
 @pytest.mark.parametrize("at_insert", [1, 5, 10])
@@ -347,6 +356,56 @@ def test_what_could_not_be_written_is_written_by_the_next_flush(backend: Backend
     writer.flush()
     assert content(backend) == expected(events)
     assert writer.written == {name: len(rows) for name, rows in expected(events).items()}
+
+
+def test_what_comes_after_a_failed_flush_is_written_with_what_waits(backend: Backend) -> None:
+    events = inputs() + answers()
+    writer = StoreWriter(Failing(backend.target, 3))
+    for event in events[:9]:
+        writer.add(event, event.time_ms + 100)
+    with pytest.raises(WorldError, match="no route"):
+        writer.flush()
+    for event in events[9:]:
+        writer.add(event, event.time_ms + 100)
+    writer.flush()
+    assert content(backend) == expected(events)
+
+
+class Forgetful:
+    """A store that carries out its first insert and then hangs up instead of saying so."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._answers = False
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], token: str = "") -> int:
+        done = self._target.insert(table, columns, rows, token)
+        if not self._answers:
+            self._answers = True
+            raise StoreBusyError("the connection was closed")
+        return done
+
+
+def test_an_insert_whose_answer_was_lost_is_in_the_table_once(backend: Backend) -> None:
+    writer = StoreWriter(Forgetful(backend.target))
+    for event in reports(3):
+        writer.add(event, AT_MS)
+    with pytest.raises(StoreBusyError):
+        writer.flush()
+    writer.flush()
+    assert backend.count("events_raw") == 6
+
+
+def test_a_token_stands_for_its_rows_and_a_known_one_drops_whatever_comes_with_it(backend: Backend) -> None:
+    """The trap for which a token is made of nothing but the rows."""
+    table = TABLES[Letter]
+    one, other = (Letter("t", 0, offset, "e", AT_MS, "bad_value", "", "", {}, "") for offset in (1, 2))
+    assert backend.target.insert(table.name, table.columns, [one], "same") == 1
+    assert backend.target.insert(table.name, table.columns, [other], "same") == 1
+    assert [row["offset"] for row in backend.rows(table.name)] == [1]
+    backend.target.insert(table.name, table.columns, [other], token_of(table.name, [other]))
+    assert [row["offset"] for row in backend.rows(table.name)] == [1, 2]
+    assert len({token_of(table.name, rows) for rows in ([one], [other], [one, other], [other, one])}) == 4
 
 
 def test_what_waits_when_the_block_fails_is_not_written_on_the_way_out(backend: Backend) -> None:

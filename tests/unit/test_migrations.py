@@ -1,5 +1,6 @@
 """Which migrations are applied, and which are refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,9 @@ def test_files_are_numbered_without_gaps(tmp_path: Path, name: str) -> None:
 def test_every_statement_can_be_repeated() -> None:
     for migration in load_migrations():
         for statement in statements(migration.sql):
-            assert statement.startswith(("CREATE TABLE IF NOT EXISTS ", "CREATE OR REPLACE VIEW ")), statement[:60]
+            assert statement.startswith(("CREATE TABLE IF NOT EXISTS ", "CREATE OR REPLACE VIEW ")) or re.fullmatch(
+                r"ALTER TABLE \w+ MODIFY SETTING \w+ = \d+", statement
+            ), statement[:60]
 
 
 def test_a_replicated_store_gets_replicated_engines_on_all_its_servers() -> None:
@@ -53,4 +56,7 @@ def test_a_replicated_store_gets_replicated_engines_on_all_its_servers() -> None
         "ENGINE = ReplicatedReplacingMergeTree(x)\nORDER BY x"
     )
     assert rendered(TWO.sql, "replicated") == "CREATE OR REPLACE VIEW b ON CLUSTER '{cluster}' AS SELECT 1;"
+    assert rendered("ALTER TABLE a MODIFY SETTING non_replicated_deduplication_window = 9", "replicated") == (
+        "ALTER TABLE a ON CLUSTER '{cluster}' MODIFY SETTING replicated_deduplication_window = 9"
+    )
     assert rendered(table, "single") == rendered(table, "chdb") == table
