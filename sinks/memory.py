@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from faultlens.store import RejectedRowsError
-from sinks.tables import TABLES, Table
+from sinks.runs import RUNS_TABLE
+from sinks.tables import TABLES
 
-_BY_NAME: Final = {table.name: table for table in TABLES.values()}
+# A table's key and version, by its name.
+_BY_NAME: Final[dict[str, tuple[tuple[str, ...], str | None]]] = {
+    table.name: (table.key, table.version) for table in TABLES.values()
+} | {RUNS_TABLE: (("topic", "partition", "start"), "stop")}
 
 FakeRow = dict[str, object]
 
@@ -38,16 +42,20 @@ class MemoryStore:
         self._tokens.add((table, token))
         self.taken[table] += len(rows)
         for row in named:
-            self._replace(_BY_NAME[table], row)
+            self._replace(table, row)
         return len(rows)
+
+    def close(self) -> None:
+        """Stay as it is: a test looks into it afterwards."""
 
     def rows(self, table: str) -> list[FakeRow]:
         """Return the table's rows as a SELECT with FINAL would, in the order of their key."""
         kept = self._tables[table]
         return [kept[key] for key in sorted(kept, key=repr)]
 
-    def _replace(self, table: Table, row: FakeRow) -> None:
-        key = tuple(row[name] for name in table.key)
-        known = self._tables[table.name].get(key)
-        if known is None or table.version is None or known[table.version] <= row[table.version]:  # type: ignore[operator]
-            self._tables[table.name][key] = row
+    def _replace(self, table: str, row: FakeRow) -> None:
+        names, version = _BY_NAME[table]
+        key = tuple(row[name] for name in names)
+        known = self._tables[table].get(key)
+        if known is None or version is None or known[version] <= row[version]:  # type: ignore[operator]
+            self._tables[table][key] = row

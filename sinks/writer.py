@@ -15,7 +15,7 @@ from faultlens.errors import WorldError
 from faultlens.store import RejectedRowsError
 from sinks.batch import Batch, Owner, Refused, Waiting
 from sinks.rows import facts_of
-from sinks.tables import Letter, Row
+from sinks.tables import Letter
 
 # Inserts of fewer than some 10,000 rows cost more by the row; more than these gain nothing (bench/store.py).
 MAX_ROWS: Final = 50_000
@@ -65,7 +65,7 @@ def _insert_table(
             halving.accepted()
 
 
-def token_of(table: str, rows: Sequence[Row]) -> str:
+def token_of(table: str, rows: Sequence[Sequence[object]]) -> str:
     """Return what tells an insert from all others: a digest of exactly its rows.
 
     The store drops an insert whose token it knows without looking at its rows. A token made of anything else, such as

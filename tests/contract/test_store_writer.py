@@ -2,12 +2,11 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
-from faultlens.clock import HOUR_MS, moment_of, ms_of
+from faultlens.clock import HOUR_MS, moment_of
 from faultlens.codec import Event, encode, event_of
 from faultlens.errors import WorldError
 from faultlens.events import (
@@ -55,6 +54,7 @@ from sinks.migrate import migrate
 from sinks.rows import rows_of
 from sinks.tables import TABLES, Letter, Table
 from sinks.writer import MAX_REFUSED_AT_ONCE, StoreWriter, Target, token_of
+from tests.clickhouse.reading import plain, rows_in
 
 AT_MS = 1_795_000_000_000
 # No exit code is as large; ClickHouse has 32 bits for them.
@@ -97,22 +97,10 @@ class InClickHouse:
         self.target = store
 
     def rows(self, table: str) -> Sequence[FakeRow]:
-        columns = ", ".join(next(t for t in TABLES.values() if t.name == table).columns)
-        found = self.target.query(f"SELECT {columns} FROM {table} FINAL")  # noqa: S608
-        return sorted(({name: plain(value) for name, value in row.items()} for row in found), key=repr)
+        return rows_in(self.target, table, next(t for t in TABLES.values() if t.name == table).columns)
 
     def count(self, table: str) -> int:
         return int(self.target.query(f"SELECT count() AS n FROM {table}")[0]["n"])  # noqa: S608
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return ms_of(value)
-    if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(tuple(plain(item).values()) if isinstance(item, dict) else plain(item) for item in value)
-    return value
 
 
 @pytest.fixture(scope="module")

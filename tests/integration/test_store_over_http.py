@@ -1,12 +1,7 @@
 """The server's side of the store: the real driver over real HTTP, with an embedded engine behind the interface."""
 
-import tempfile
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Final
 
 import pytest
 
@@ -17,118 +12,21 @@ from faultlens.events import JobEnded, JobStarted
 from faultlens.store import RejectedRowsError, Store, open_store
 from sinks.migrate import load_migrations, migrate
 from sinks.writer import StoreWriter
+from tests.clickhouse.front import Server
 
-chdb = pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
-lz4_frame = pytest.importorskip("lz4.frame", reason="lz4 comes with the store's driver")
 pytestmark = pytest.mark.store
 
 AT_MS = 1_795_000_000_000
 PASSWORD: Final = "hunter2"  # noqa: S105
-_PARAMETER: Final = "param_"
-
-
-class Interface(BaseHTTPRequestHandler):
-    """ClickHouse's HTTP interface, as far as the driver uses it: https://clickhouse.com/docs/interfaces/http."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        """Carry out the statement in the body, or in the URL with its data in the body."""
-        url = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
-        body = (
-            self.rfile.read(int(self.headers["Content-Length"])) if "Content-Length" in self.headers else self._chunks()
-        )
-        if self.headers.get("Content-Encoding") == "lz4":
-            body = lz4_frame.decompress(body)
-        server = cast("Server", self.server)
-        if server.hangs_up:
-            self.close_connection = True
-            return
-        if self.headers.get("Authorization") != server.expected:
-            self._answer(
-                403, b"Code: 516. DB::Exception: default: Authentication failed. (AUTHENTICATION_FAILED)", "516"
-            )
-            return
-        try:
-            self._answer(200, server.carried_out(url, body))
-        except RuntimeError as error:
-            message = str(error)
-            code = message.partition("Code: ")[2].partition(".")[0]
-            self._answer(500, message.encode(), code)
-
-    do_GET = do_POST  # noqa: N815  the base class's name
-
-    def _chunks(self) -> bytes:
-        body = b""
-        while self.headers.get("Transfer-Encoding") == "chunked":
-            size = int(self.rfile.readline(), 16)
-            body += self.rfile.read(size)
-            self.rfile.readline()
-            if size == 0:
-                break
-        return body
-
-    def _answer(self, status: int, body: bytes, code: str = "") -> None:
-        self.send_response(status)
-        if code:
-            self.send_header("X-ClickHouse-Exception-Code", code)
-        self.send_header("X-ClickHouse-Format", "TabSeparated")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
-class Server(ThreadingHTTPServer):
-    """One embedded engine, one statement at a time."""
-
-    daemon_threads = True
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Interface)
-        self.expected = ""
-        self.hangs_up = False
-        self.settings: dict[str, str] = {}
-        self._engine = chdb.connect(str(path))
-        self._lock = threading.Lock()
-
-    def carried_out(self, url: dict[str, str], body: bytes) -> bytes:
-        """Return what the engine answers; RuntimeError is its word on what is wrong."""
-        parameters = {
-            name.removeprefix(_PARAMETER): value for name, value in url.items() if name.startswith(_PARAMETER)
-        }
-        self.settings = url
-        with self._lock:
-            if body.startswith(b"INSERT INTO") and b"FORMAT Native\n" in body:
-                statement, _, data = body.partition(b"FORMAT Native\n")
-                with tempfile.NamedTemporaryFile(suffix=".native") as file:
-                    file.write(data)
-                    file.flush()
-                    return self._run(f"{statement.decode()} FROM INFILE '{file.name}' FORMAT Native", {})
-            return self._run((url.get("query", "").encode() + body).decode(), parameters)
-
-    def _run(self, statement: str, parameters: dict[str, str]) -> bytes:
-        result = self._engine.query(statement, "TabSeparated", params=parameters)
-        return bytes(result.bytes() or b"")
-
-    def server_close(self) -> None:
-        """Let go of port and engine."""
-        super().server_close()
-        self._engine.close()
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(tmp_path_factory.mktemp("server") / "data")
-    server.expected = "Basic bWU6aHVudGVyMg=="  # me:hunter2
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
+    server.expect("me", PASSWORD)
+    server.begin()
     yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    server.end()
 
 
 @pytest.fixture

@@ -1,0 +1,86 @@
+"""`faultlens sink`: from Kafka into the store."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Annotated, Final, Literal
+
+import structlog
+import typer
+
+from faultlens.errors import ConfigurationError
+from faultlens.kafka import load_connection
+from faultlens.logs import LogFormat, configure
+from faultlens.meters import SinkMeters
+from faultlens.settings import load_settings
+from faultlens.store import Store, open_store
+from sinks.intake import SUNK
+from sinks.migrate import migrate, outstanding
+from sinks.sink import Limits
+from sinks.writer import MAX_BYTES, MAX_ROWS
+
+GROUP: Final = "faultlens-sink"
+
+
+def sink(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", metavar="HOST:PORT,…", help="Kafka (FAULTLENS_BROKERS).")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
+    ] = None,
+    group: Annotated[str, typer.Option(help="The consumer group; sinks of one group share the work.")] = GROUP,
+    instance: Annotated[
+        str | None, typer.Option(help="A name that stays over restarts: partitions stay with it for 15 seconds.")
+    ] = None,
+    clock: Annotated[
+        Literal["appended", "recorded"],
+        typer.Option(help="When a record arrived: as the broker says, or as a recording that is played says itself."),
+    ] = "appended",
+    rows: Annotated[int, typer.Option(min=1, help="Insert at so many rows …")] = MAX_ROWS,
+    megabytes: Annotated[int, typer.Option(min=1, help="… or so much text …")] = MAX_BYTES // 2**20,
+    age_s: Annotated[float, typer.Option("--age-s", min=0.0, help="… or when a record is so old.")] = 1.0,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="End when everything that is there now is in the store.")
+    ] = False,
+    log_format: Annotated[LogFormat, typer.Option("--log", help="How to write logs.")] = "auto",
+) -> None:
+    """Write what producers said and what faultlens answered into the store, each record effectively once.
+
+    Offsets are committed after the insert: while the store is away the sink waits, and nothing is lost. Several of them
+    share the partitions. SIGTERM ends it when what it holds is in the store.
+    """
+    from sinks.kafka import KafkaLetters, KafkaLog  # noqa: PLC0415 - librdkafka is only loaded to be used
+    from sinks.running import Plan, run  # noqa: PLC0415
+
+    connection = load_connection(brokers)
+    dsn = store or load_settings().store
+    configure(log_format)
+    log = structlog.get_logger()
+    stopping = _stopped_by_signals()
+    reader, letters = KafkaLog(connection, SUNK, group, instance=instance), KafkaLetters(connection)
+    log.info("the sink begins", brokers=connection.brokers, store=dsn, group=group)
+    limits = Limits(rows=rows, bytes=megabytes * 2**20, age_s=age_s)
+    plan = Plan(limits, clock, until_caught_up=until_caught_up)
+    done = run(reader, letters, lambda: _opened(dsn), SinkMeters(), plan=plan, stopping=stopping)
+    log.info("the sink ends", all_delivered=done)
+
+
+def _opened(dsn: str) -> Store:
+    """Open the store. An embedded one is brought up to date; on a server that is for whoever may define tables."""
+    opened = open_store(dsn)
+    if opened.profile == "chdb":
+        migrate(opened)
+    elif missing := [migration.name for migration in outstanding(opened)]:
+        opened.close()
+        raise ConfigurationError(f"{opened} lacks {', '.join(missing)}: run `faultlens migrate`")
+    return opened
+
+
+def _stopped_by_signals() -> threading.Event:
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    return stopping

@@ -1,0 +1,137 @@
+"""The sink between a real Kafka and a store: whatever is killed or away, everything is in the store once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from faultlens.store import Store, open_store
+from sinks.migrate import migrate
+from tests.clickhouse.front import Server
+from tests.kafka.cluster import Cluster
+from tests.kafka.fixtures import _cluster
+from tests.kafka.sinking import Feed, SinkProcess, assert_all_is_in, create_topics, until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.store, pytest.mark.slow]
+
+KINDS = ("fault", "report", "report", "ended", "broken", "stray", "poison", "tick", "tick")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker for this module alone: the sink's topics have the names that others use too."""
+    for cluster in _cluster(tmp_path_factory.mktemp("sunk"), 1):
+        create_topics(cluster)
+        yield cluster
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "data")
+    server.begin()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[Store]:
+    with open_store(f"clickhouse://127.0.0.1:{server.server_port}", password="") as store:
+        migrate(store)
+        yield store
+
+
+def test_everything_that_is_there_is_in_an_embedded_store_once(broker: Cluster, tmp_path: Path) -> None:
+    feed = Feed(broker, "embedded")
+    feed.write([(kind, number) for number, kind in enumerate(KINDS * 3)])
+    feed.write_at_once([("fault", number) for number in range(100, 110)])
+    feed.write_at_once([("fault", number) for number in range(200, 210)], commit=False)
+    feed.write([("ended", number) for number in range(300, 310)])
+    dsn = str(tmp_path / "store")
+    sink = SinkProcess(broker, dsn, "embedded", tmp_path / "log", {})
+    for _ in range(2):  # its own dead letters are there only when the first run has ended
+        sink.start("--until-caught-up")
+        assert sink.wait() == 0, sink.said()
+    with open_store(dsn) as store:
+        assert_all_is_in(store, broker)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kills_and_outages_lose_and_double_nothing(
+    broker: Cluster, server: Server, store: Store, tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)  # noqa: S311
+    feed = Feed(broker, f"kills-{seed}")
+    sink = SinkProcess(broker, f"clickhouse://127.0.0.1:{server.server_port}", f"kills-{seed}", tmp_path / "log", {})
+    sink.start()
+    number = 10_000 * seed
+    for _ in range(6):
+        for _ in range(dice.randint(3, 10)):
+            feed.write([(dice.choice(KINDS), number + n) for n in range(dice.randint(1, 40))])
+            feed.write_at_once([("fault", number + n) for n in range(50, 55)], commit=dice.random() < 0.7)
+            number += 60
+            sleep(dice.uniform(0.0, 0.15))
+        match dice.choice(("kill", "kill", "hang up", "busy", "lose answers")):
+            case "kill":
+                sink.kill()
+                sink.start()
+            case "hang up":
+                server.hangs_up = True
+                sleep(dice.uniform(0.3, 1.5))
+                server.hangs_up = False
+            case "busy":
+                server.answers = dice.choice((252, 241, 999, 159))
+                sleep(dice.uniform(0.3, 1.5))
+                server.answers = None
+            case "lose answers":
+                server.loses_answers = True
+                sleep(dice.uniform(0.1, 0.5))
+                server.loses_answers = False
+    sleep(0.5)
+    assert sink.terminate() == 0, sink.said()
+    for _ in range(2):
+        sink.start("--until-caught-up")
+        assert sink.wait() == 0, sink.said()
+    assert_all_is_in(store, broker)
+
+
+def test_a_store_that_refuses_us_ends_the_sink_and_nothing_is_acknowledged(
+    broker: Cluster, server: Server, store: Store, tmp_path: Path
+) -> None:
+    Feed(broker, "refused").write([("ended", number) for number in range(20_000, 20_010)])
+    sink = SinkProcess(broker, f"clickhouse://127.0.0.1:{server.server_port}", "refused", tmp_path / "log", {})
+    server.answers = 497
+    sink.start()
+    assert sink.wait() == 3
+    assert "Code: 497" in sink.said()
+    server.answers = None
+    for _ in range(2):
+        sink.start("--until-caught-up")
+        assert sink.wait() == 0, sink.said()
+    assert_all_is_in(store, broker)
+
+
+def test_an_outage_is_told_once_and_ends_by_itself(
+    broker: Cluster, server: Server, store: Store, tmp_path: Path
+) -> None:
+    server.hangs_up = True
+    sink = SinkProcess(broker, f"clickhouse://127.0.0.1:{server.server_port}", "outage", tmp_path / "log", {})
+    Feed(broker, "outage").write([("ended", number) for number in range(30_000, 30_100)])
+    sink.start()
+    until(lambda: "the store is busy" in sink.said())
+    seen = server.requests
+    until(lambda: server.requests >= seen + 3)
+    assert store_is_empty(server)
+    server.hangs_up = False
+    until(lambda: "the store works again" in sink.said())
+    assert sink.terminate() == 0
+    sink.start("--until-caught-up")
+    assert sink.wait() == 0
+    assert_all_is_in(store, broker)
+
+
+def store_is_empty(server: Server) -> bool:
+    return server.carried_out({}, b"SELECT count() FROM sink_runs").strip() == b"0"
