@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from time import monotonic
 from typing import Annotated, Final, Literal
 
 import structlog
 import typer
 
+from faultlens.clock import wall_ms
 from faultlens.errors import ConfigurationError
 from faultlens.kafka import load_connection
 from faultlens.logs import LogFormat, configure
@@ -45,6 +49,10 @@ def sink(  # noqa: PLR0913 - one parameter for each option of the command
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when everything that is there now is in the store.")
     ] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Answer /metrics, /healthz and /readyz there, such as 127.0.0.1:9464."),
+    ] = None,
     log_format: Annotated[LogFormat, typer.Option("--log", help="How to write logs.")] = "auto",
 ) -> None:
     """Write what producers said and what faultlens answered into the store, each record effectively once.
@@ -64,8 +72,24 @@ def sink(  # noqa: PLR0913 - one parameter for each option of the command
     log.info("the sink begins", brokers=connection.brokers, store=dsn, group=group)
     limits = Limits(rows=rows, bytes=megabytes * 2**20, age_s=age_s)
     plan = Plan(limits, clock, until_caught_up=until_caught_up)
-    done = run(reader, letters, lambda: _opened(dsn), SinkMeters(), plan=plan, stopping=stopping)
+    meters = SinkMeters()
+    with _shown(metrics, meters):
+        done = run(reader, letters, lambda: _opened(dsn), meters, plan=plan, stopping=stopping)
     log.info("the sink ends", all_delivered=done)
+
+
+@contextmanager
+def _shown(address: str | None, meters: SinkMeters) -> Iterator[None]:
+    """Show the meters over HTTP at the address; None: nowhere."""
+    if address is None:
+        yield
+        return
+    from faultlens.exposition import Exposition, health_of  # noqa: PLC0415
+    from faultlens.metrics import SinkMetrics  # noqa: PLC0415
+
+    health = health_of(meters.position, monotonic, not_ready="the store is not reachable")
+    with closing(Exposition(address, [SinkMetrics(meters, wall_ms)], health)):
+        yield
 
 
 def _opened(dsn: str) -> Store:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from faultlens.clock import SECOND_MS, ms_of
+from faultlens.codec import Event
+from faultlens.events import JobAttributed, SloStatus
+
+Partition = tuple[str, int]
+# Objective, cluster, pool, team, workload, window.
+Scope = tuple[str, str, str, str, str, str]
 # Seconds. From a commit to Kafka (12 ms) to an outage that somebody should know of.
 BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+# Objectives by scopes of a large installation; what is beyond is not shown, and the store has it.
+MAX_STANDINGS: Final = 5_000
 
 
 class Durations:
@@ -27,22 +37,93 @@ class Durations:
 
 
 @dataclass
+class Position:
+    """Where a process that reads partitions stands; all of it is replaced as it changes."""
+
+    lag: Mapping[Partition, int] = field(default_factory=dict)  # offsets that were not read yet
+    oldest_ms: int | None = None  # arrival of the oldest record that was read and is not acknowledged
+    partitions: int = 0  # that are ours
+    turned_s: float | None = None  # monotonic time at which the loop last went round
+    ready: bool = False  # partitions are assigned and loaded, or the store is reachable
+
+
+class Standings:
+    """Where each objective stands, as last told; told by partition, so that what moves elsewhere is dropped here."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, dict[Scope, SloStatus]] = {}
+
+    def tell(self, status: SloStatus, partition: int) -> None:
+        """Take what a record of the partition says."""
+        scope = status.scope
+        key = (
+            status.objective,
+            scope.cluster,
+            scope.pool or "",
+            scope.team or "",
+            scope.workload or "",
+            status.window,
+        )
+        told = self._told.setdefault(partition, {})
+        if key in told or sum(map(len, self._told.values())) < MAX_STANDINGS:
+            told[key] = status
+
+    def keep(self, is_ours: Callable[[int], bool]) -> None:
+        """Drop what partitions told that are not ours any more."""
+        for partition in [partition for partition in self._told if not is_ours(partition)]:
+            del self._told[partition]
+
+    def all(self) -> list[tuple[Scope, SloStatus]]:
+        """Return what is known, by scope."""
+        return [entry for told in list(self._told.values()) for entry in list(told.items())]
+
+
+@dataclass
+class RoleMeters:
+    """What a worker of a role did and where it stands. Counts grow; it is called from one thread."""
+
+    role: str
+    position: Position = field(default_factory=Position)
+    records: Counter[str] = field(default_factory=Counter)  # taken, by topic, ticks included
+    sent: Counter[str] = field(default_factory=Counter)  # by topic
+    dead: Counter[tuple[str, str]] = field(default_factory=Counter)  # by topic and reason
+    verdicts: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # by class, basis and status
+    committing: Durations = field(default_factory=Durations)  # a batch's transaction
+    verdict_latency: Durations = field(default_factory=Durations)
+    state_keys: dict[int, int] = field(default_factory=dict)  # by lane
+    state_bytes: dict[int, int] = field(default_factory=dict)
+    clock_ms: dict[int, int] = field(default_factory=dict)  # of each lane
+    retries: int = 0
+
+    def tell(self, topic: str, event: Event, now_ms: int) -> None:
+        """Count an output that was committed at `now_ms`. A verdict's latency is from the end of its attempt."""
+        self.sent[topic] += 1
+        data = event.data
+        if isinstance(data, JobAttributed):
+            self.verdicts[(data.cause.cause_class, data.basis, data.status)] += 1
+            if data.status == "provisional" and data.revision == 1:
+                self.verdict_latency.observe((now_ms - ms_of(data.ended_at)) / SECOND_MS)
+
+    def drop_lane(self, lane: int) -> None:
+        """Forget the state of a lane that is not ours any more."""
+        for kept in (self.state_keys, self.state_bytes, self.clock_ms):
+            kept.pop(lane, None)
+
+
+@dataclass
 class SinkMeters:
     """What the sink did and where it stands. Counts grow, the rest is how it is now."""
 
+    position: Position = field(default_factory=Position)
     records: Counter[str] = field(default_factory=Counter)  # by topic, ticks included
     ticks: Counter[str] = field(default_factory=Counter)
     dead: Counter[tuple[str, str]] = field(default_factory=Counter)  # by topic and reason
+    expired: Counter[str] = field(default_factory=Counter)  # offsets removed before they were read, by topic
     rows: Counter[str] = field(default_factory=Counter)  # inserted, by table
-    batches: int = 0
     retries: int = 0
-    inserting: Durations = field(default_factory=Durations)  # a batch, retries included
-    delay: Durations = field(default_factory=Durations)  # from arrival to the store, of a batch's oldest record
-    lag: dict[tuple[str, int], int] = field(default_factory=dict)
+    delivering: Durations = field(default_factory=Durations)  # a batch, retries included
+    delay: Durations = field(default_factory=Durations)  # from reading a batch's first record until all of it is in
+    standings: Standings = field(default_factory=Standings)
     waiting_rows: int = 0
     waiting_bytes: int = 0
-    oldest_ms: int | None = None  # arrival of the oldest record that is not acknowledged
-    partitions: int = 0
     paused: bool = False
-    store_ready: bool = False
-    turned_s: float = 0.0  # monotonic time of the last turn of the loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -65,7 +66,7 @@ class KafkaLog:
         self._fresh: set[Place] = set()
         self._committed: dict[Place, int] = {}
         self._paused = False
-        self.expired: dict[Place, int] = {}
+        self.expired: Counter[str] = Counter()
         self._consumer = Consumer(config)
         self._check(topics)
         self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
@@ -155,7 +156,7 @@ class KafkaLog:
         if offset > holding.start >= 0:
             low, _ = self._consumer.get_watermark_offsets(TopicPartition(*place), ASK_SECONDS)
             if low > holding.start:
-                self.expired[place] = self.expired.get(place, 0) + low - holding.start
+                self.expired[place[0]] += low - holding.start
                 self._held[place] = holding._replace(start=low)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

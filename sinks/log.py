@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -39,6 +40,10 @@ class Log(Protocol):
     @property
     def held(self) -> Mapping[Place, Holding]:
         """The partitions that are ours now; they change only within `poll`."""
+
+    @property
+    def expired(self) -> Counter[str]:
+        """How many offsets of each topic were removed before they were read."""
 
     def poll(self, limit: int, timeout_s: float) -> list[Taken]:
         """Return up to `limit` records, those that come within the time; keeps up the membership, also while paused."""

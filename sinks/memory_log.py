@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -54,7 +55,7 @@ class MemoryLog:
         self._paused = False
         self._held: dict[Place, Holding] = {}
         self._next: dict[Place, int] = {}
-        self.expired: dict[Place, int] = {}
+        self.expired: Counter[str] = Counter()
         self.fails: Callable[[], WorldError | None] = lambda: None
         broker.members.setdefault(group, []).append(self)
 
@@ -109,7 +110,7 @@ class MemoryLog:
             low, committed = self._broker.low[place], self._broker.committed.get(self._group, {}).get(place)
             start = low if committed is None else max(low, committed)
             if committed is not None and committed < low:
-                self.expired[place] = low - committed
+                self.expired[place[0]] += low - committed
             self._held[place] = Holding(self._epoch, start)
             self._next[place] = start
 

@@ -42,13 +42,13 @@ class LoggedReports:
     def retrying(self, error: StoreBusyError, attempt: int, wait_s: float) -> None:
         """Tell of the first failure and then of every tenth: an outage may take days."""
         self._meters.retries += 1
-        self._meters.store_ready = False
+        self._meters.position.ready = False
         if attempt == 1 or attempt % 10 == 0:
             _log.warning("the store is busy", attempt=attempt, wait_s=round(wait_s, 2), error=str(error))
 
     def recovered(self, attempts: int) -> None:
         """Tell that it goes on."""
-        self._meters.store_ready = True
+        self._meters.position.ready = True
         _log.info("the store works again", failed_attempts=attempts)
 
     def refused(self, topic: str, error: str) -> None:
@@ -93,11 +93,12 @@ def run(
 def _turn_until(sink: Sink, log: Log, meters: SinkMeters, *, plan: Plan, stopping: threading.Event) -> None:
     while not stopping.is_set():
         taken = sink.turn(monotonic())
-        meters.lag = dict(log.lags())
+        meters.position.lag = log.lags()
         if plan.until_caught_up and not taken and _is_caught_up(log, meters):
             return
 
 
 def _is_caught_up(log: Log, meters: SinkMeters) -> bool:
     """Return whether everything that is there was handed out: the lag of each partition is known, and none."""
-    return bool(log.held) and meters.lag.keys() == log.held.keys() and not any(meters.lag.values())
+    lag = meters.position.lag
+    return bool(log.held) and lag.keys() == log.held.keys() and not any(lag.values())

@@ -47,6 +47,7 @@ class Run:
     dead: int = 0
     rows: int = 0
     refused: int = 0
+    oldest_ms: int | None = None  # arrival of the first that is no tick
 
     @property
     def is_idle(self) -> bool:

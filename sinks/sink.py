@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from faultlens.codec import encode
+from faultlens.events import SloStatus
 from faultlens.meters import SinkMeters
+from faultlens.topics import SLO_STATUS
 from sinks.delivery import AbandonedError, Delivery, Load
 from sinks.intake import Intake, buried, is_tick, told
 from sinks.log import Log, Taken
@@ -61,6 +63,7 @@ class Sink:
         self._runs = Runs()
         self._filling = Load()
         self._delivered: Load | None = None
+        self._begun_s = 0.0
         self._future: Future[None] | None = executor.submit(delivery.open)
         self._paused = False
 
@@ -72,8 +75,8 @@ class Sink:
         records = self._log.poll(POLL_RECORDS, timeout_s)
         for record in records:
             self._take(record, now_s)
-        self._settle()
-        self._runs.forget(self._log.held)
+        self._settle(now_s)
+        self._forget()
         if self._future is None and self._is_due(now_s):
             self._hand_over(now_s)
         self._press_back()
@@ -82,11 +85,10 @@ class Sink:
 
     def finish(self, now_s: float, within_s: float) -> bool:
         """Deliver and commit what was taken, as far as it takes no longer; return whether it is all."""
-        deadline_s = within_s
         try:
-            self._wait(deadline_s)
+            self._wait(now_s, within_s / 2)
             self._hand_over(now_s, idle_s=0.0)
-            self._wait(deadline_s)
+            self._wait(now_s, within_s / 2)
         except (TimeoutError, AbandonedError):
             return False
         return True
@@ -103,6 +105,8 @@ class Sink:
         load = self._filling
         if load.since_s is None:
             load.since_s = now_s
+        if run.oldest_ms is None:
+            run.oldest_ms = record.appended_ms
         before = load.batch.size
         try:
             event, arrived_ms = self._intake.event(record)
@@ -112,6 +116,8 @@ class Sink:
             return
         run.events += 1
         run.rows += load.batch.size - before
+        if isinstance(event.data, SloStatus):
+            self._meters.standings.tell(event.data, record.partition)
 
     def _bury(self, record: Taken, run: Run, error: Exception) -> None:
         reason, text = told(error)
@@ -138,23 +144,32 @@ class Sink:
         if not load.runs:
             return
         self._filling = Load()
-        self._delivered = load
+        self._delivered, self._begun_s = load, now_s
         self._future = self._executor.submit(lambda: self._delivery.deliver(load))
 
-    def _settle(self) -> None:
+    def _settle(self, now_s: float) -> None:
         if self._future is None or not self._future.done():
             return
         future, load = self._future, self._delivered
         self._future = self._delivered = None
         future.result()
-        self._meters.store_ready = True
+        self._meters.position.ready = True
         if load is not None:
             self._log.commit(to_commit(load.runs, self._log.held))
+            self._meters.delivering.observe(now_s - self._begun_s)
+            if load.since_s is not None:
+                self._meters.delay.observe(now_s - load.since_s)
 
-    def _wait(self, timeout_s: float) -> None:
+    def _wait(self, now_s: float, timeout_s: float) -> None:
         if self._future is not None:
             self._future.exception(timeout_s)
-            self._settle()
+            self._settle(now_s)
+
+    def _forget(self) -> None:
+        """Forget what concerns partitions that are not ours any more."""
+        held = self._log.held
+        self._runs.forget(held)
+        self._meters.standings.keep(lambda partition: (SLO_STATUS, partition) in held)
 
     def _press_back(self) -> None:
         if self._is_full and not self._paused:
@@ -165,9 +180,12 @@ class Sink:
             self._paused = False
 
     def _measure(self, now_s: float) -> None:
-        meters, load = self._meters, self._filling
-        oldest = [run.first_ms for run in (*self._runs.open, *(self._delivered.runs if self._delivered else ()))]
-        meters.oldest_ms = min(oldest, default=None)
+        meters, position, load = self._meters, self._meters.position, self._filling
+        runs = [*self._runs.open, *(self._delivered.runs if self._delivered is not None else ())]
+        position.oldest_ms = min((run.oldest_ms for run in runs if run.oldest_ms is not None), default=None)
+        position.partitions, position.turned_s = len(self._log.held), now_s
+        meters.rows = self._delivery.written
+        meters.expired = self._log.expired
         meters.waiting_rows = load.batch.size
         meters.waiting_bytes = load.batch.weight + load.letters_bytes
-        meters.partitions, meters.paused, meters.turned_s = len(self._log.held), self._paused, now_s
+        meters.paused = self._paused
