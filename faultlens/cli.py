@@ -43,6 +43,7 @@ VERBS: Final[dict[str, Verb]] = {
     "score": Verb("faultlens.cli_simulate", "score", "Say how right the verdicts are, against known causes."),
     "explain-log": Verb("faultlens.cli_explain_log", "explain_log", "Say what broke, by a job's log alone."),
     "catalogue": Verb("faultlens.cli_catalogue", "app", "Say what a fault code means, and on which GPUs and drivers."),
+    "agent": Verb("faultlens.cli_agent", "agent", "Report this node's health, and the faults its kernel tells of."),
     "sink": Verb("faultlens.cli_sink", "sink", "Write what is said on Kafka into the store, each record once."),
     "check": Verb("faultlens.cli_check", "check", "Check settings, data files and connections."),
     "migrate": Verb("faultlens.cli_check", "migrate", "Bring the store's tables up to date."),

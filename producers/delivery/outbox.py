@@ -89,6 +89,17 @@ class Outbox:
         except WorldError as error:
             self.disk_error = str(error)
 
+    def trouble(self) -> str | None:
+        """Return what is wrong with the delivery, in words; None: nothing."""
+        lost = self.spool.lost + self.unkept
+        told = [
+            f"{self.disk_error}" if self.disk_error else "",
+            f"{lost} events were lost" if lost else "",
+            f"{self.spool.folded} events were folded" if self.spool.folded else "",
+            "a damaged spool was put aside" if self.spool.damaged else "",
+        ]
+        return "; ".join(part for part in told if part) or None
+
     def close(self, timeout_s: float) -> bool:
         """Deliver what waits, for no longer than that; return whether nothing is left. The rest stays in the spool."""
         with self._changed:

@@ -16,6 +16,9 @@ from producers.kernel_log.scanning import Seen
 # The first of its kind is sent at once; what follows within a minute is counted and sent together.
 FOLD_MS: Final = MINUTE_MS
 MESSAGE_CHARS: Final = 1_000
+# Distinct faults (kind, code, device, process …) that are counted at a time, and first ones whose number is known.
+FOLDS_LIMIT: Final = 2_000
+BEGUN_LIMIT: Final = 20_000
 
 Key = tuple[object, ...]
 
@@ -39,36 +42,58 @@ class _Fold(NamedTuple):
 
 def fault_events(seen: Iterable[Seen], node: Node) -> list[Event]:
     """Return the faults as events, in the order of their arrival: each as an agent would have sent it."""
-    return sorted(_folded(seen, node), key=lambda event: event.recorded_ms or event.time_ms)
+    folder = Folder(node)
+    events = [event for one in seen for event in folder.take(one)] + folder.rest()
+    return sorted(events, key=lambda event: event.recorded_ms or event.time_ms)
 
 
-def _folded(seen: Iterable[Seen], node: Node) -> Iterator[Event]:
-    open_folds: dict[Key, _Fold] = {}
-    # A clock that was set back gives a fault the time of an earlier one.
-    begun: Counter[tuple[Key, int]] = Counter()
-    for one in seen:
+class Folder:
+    """Turns faults into events as they come. At most `FOLDS_LIMIT` kinds of fault are open at a time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._open: dict[Key, _Fold] = {}
+        # A clock that was set back gives a fault the time of an earlier one.
+        self._begun: Counter[tuple[Key, int]] = Counter()
+
+    def take(self, one: Seen) -> Iterator[Event]:
+        """Yield what is to be told now that one more fault was seen."""
         key = _key(one)
-        fold = open_folds.get(key)
+        fold = self._open.get(key)
         if fold is not None and abs(one.at_ms - fold.first_ms) <= FOLD_MS:
             last_ms = max(one.at_ms, fold.last_ms)
-            open_folds[key] = fold._replace(repeat=fold.repeat or one, last_ms=last_ms, repeats=fold.repeats + 1)
-            continue
+            self._open[key] = fold._replace(repeat=fold.repeat or one, last_ms=last_ms, repeats=fold.repeats + 1)
+            return
         if fold is not None:
-            yield from _repeats(fold, node)
-        begun[key, one.at_ms] += 1
-        fold = open_folds[key] = _Fold(one.at_ms, begun[key, one.at_ms], last_ms=one.at_ms)
-        yield _event(one, node, fold, count=1)
-    for fold in open_folds.values():
-        yield from _repeats(fold, node)
+            yield from self._repeats(self._open.pop(key))
+        elif len(self._open) >= FOLDS_LIMIT:
+            yield from self._repeats(self._open.pop(next(iter(self._open))))
+        yield self._first(one, key)
+
+    def _first(self, one: Seen, key: Key) -> Event:
+        if len(self._begun) > BEGUN_LIMIT:
+            self._begun.clear()
+        self._begun[key, one.at_ms] += 1
+        fold = self._open[key] = _Fold(one.at_ms, self._begun[key, one.at_ms], last_ms=one.at_ms)
+        return _event(one, self._node, fold, count=1)
+
+    def due(self, now_ms: int) -> list[Event]:
+        """Return what followed the first ones, of faults whose minute is over, and forget those."""
+        over = [key for key, fold in self._open.items() if now_ms - fold.first_ms > FOLD_MS]
+        return [event for key in over for event in self._repeats(self._open.pop(key))]
+
+    def rest(self) -> list[Event]:
+        """Return what followed the first ones and was not told yet: the log ends here."""
+        folds, self._open = self._open, {}
+        return [event for fold in folds.values() for event in self._repeats(fold)]
+
+    def _repeats(self, fold: _Fold) -> Iterator[Event]:
+        if fold.repeat is not None:
+            yield _event(fold.repeat, self._node, fold, count=fold.repeats)
 
 
 def _key(one: Seen) -> Key:
     return one.kind, one.code, one.subcode, one.pci, one.link, one.pid, one.boot_id, one.synthetic
-
-
-def _repeats(fold: _Fold, node: Node) -> Iterator[Event]:
-    if fold.repeat is not None:
-        yield _event(fold.repeat, node, fold, count=fold.repeats)
 
 
 def _event(one: Seen, node: Node, fold: _Fold, *, count: int) -> Event:

@@ -48,10 +48,20 @@ class Seen(NamedTuple):
 
 
 class Scanner:
-    """Reads lines in their order. `trust_user_space`: what user space wrote into the kernel's log counts as real."""
+    """Reads lines in their order. `trust_user_space`: what user space wrote into the kernel's log counts as real.
+
+    `boot_id`: of the boot that the lines are of, until one of them names another.
+    """
 
     def __init__(
-        self, catalogue: Catalogue, patterns: Patterns, clock: LogClock, *, gpus: Gpus, trust_user_space: bool = False
+        self,
+        catalogue: Catalogue,
+        patterns: Patterns,
+        clock: LogClock,
+        *,
+        gpus: Gpus,
+        trust_user_space: bool = False,
+        boot_id: str | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._patterns = patterns
@@ -59,7 +69,7 @@ class Scanner:
         self._trust = trust_user_space
         self._told = Told(gpus)
         self._last_ms: int | None = None
-        self._boot_id: str | None = None
+        self._boot_id = boot_id
         self._off_bus: dict[str | None, int] = {}
         self.lines = 0
         self.unknown = 0

@@ -1,0 +1,100 @@
+"""What an agent is told of its node: a small YAML file, checked at start."""
+
+from __future__ import annotations
+
+import socket
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from faultlens.errors import ConfigurationError
+from faultlens.yaml_lines import YamlDocument, YamlProblemError, read_yaml, validate
+
+_ROLES: Final = Path(__file__).parent / "roles.yaml"
+STATE: Final = Path("/var/lib/faultlens")
+_Model = TypeVar("_Model", bound=BaseModel)
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Links(_Strict):
+    """How many links of a kind there should be, and how fast each (Gbit/s)."""
+
+    expected: Annotated[int, Field(ge=1, le=512)] | None = None
+    gbit_s: Annotated[float, Field(gt=0)] | None = None
+
+
+class Dcgm(_Strict):
+    """The program that asks DCGM, and how long it may take."""
+
+    program: Text = "dcgmi"
+    timeout_s: Annotated[float, Field(gt=0, le=120)] = 8.0
+
+
+class Configuration(_Strict):
+    """`agent.yaml`. `off` names checks that this node does not need, each with the reason."""
+
+    cluster: Text
+    node: Text = Field(default_factory=socket.gethostname)
+    pool: Text | None = None
+    role: Literal["gpu", "cpu"] = "gpu"
+    family: Text | None = None
+    domains: dict[Text, Text] = {}
+    host_id: Text | None = None
+    provider_id: Text | None = None
+    interval_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
+    deadline_s: Annotated[float, Field(ge=0.5, le=300)] = 10.0
+    gpus: Annotated[int, Field(ge=1, le=1024)] | None = None
+    disks: tuple[Text, ...] = ("/",)
+    mounts: tuple[Text, ...] | None = None
+    ib_links: Links | None = None
+    efa_links: Links | None = None
+    dcgm: Dcgm | None = None
+    fabric_manager: tuple[Text, ...] = ("nv-fabricmanager",)
+    persistence: tuple[Text, ...] | None = None
+    container_runtime: tuple[Text, ...] | None = None
+    off: dict[Text, Text] = {}
+    trust_user_space: bool = False
+    kernel_log: Path = Path("/dev/kmsg")
+    state: Path = STATE
+
+
+class _Roles(_Strict):
+    version: Literal[1]
+    roles: dict[Literal["gpu", "cpu"], dict[Text, Text]]
+    optional: tuple[Text, ...]
+
+
+def load_configuration(path: Path) -> Configuration:
+    """Return the configuration; ConfigurationError names file, line and what is wrong."""
+    return _validated(_read(path), Configuration, "the agent's configuration")
+
+
+@cache
+def load_roles() -> _Roles:
+    """Return what each role does not need."""
+    return _validated(_read(_ROLES), _Roles, "the agent's roles")
+
+
+def _read(path: Path) -> YamlDocument:
+    try:
+        return read_yaml(path)
+    except YamlProblemError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _validated(document: YamlDocument, model: type[_Model], what: str) -> _Model:
+    found = validate(document, model)
+    if isinstance(found, list):
+        raise ConfigurationError("\n".join([f"{what} cannot be used:", *map(str, found)]))
+    return found
+
+
+def off_by_role(configuration: Configuration) -> dict[str, str]:
+    """Return the checks that are off on this node, with why: by its role and by its configuration."""
+    return load_roles().roles[configuration.role] | configuration.off

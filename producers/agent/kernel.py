@@ -1,0 +1,137 @@
+"""The kernel's own log, read on from where the last run of the agent stopped: each line once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from faultlens.codec import Event
+from faultlens.events import Check
+from producers.kernel_log.folding import Folder
+from producers.kernel_log.scanning import Scanner
+
+KMSG: Final = Path("/dev/kmsg")
+# The kernel's own limit of a record (CONSOLE_EXT_LOG_MAX); a smaller buffer is refused.
+RECORD_BYTES: Final = 8_192
+# Lines taken at one go, so that in a storm reports and folds are not put off for long.
+AT_ONCE: Final = 20_000
+
+
+class Cursor(Struct, frozen=True):
+    """The last record that was read: of which boot, and its number; -1: none yet."""
+
+    boot_id: str
+    sequence: int = -1
+
+
+class Source(Protocol):
+    """Where the kernel's records come from."""
+
+    def records(self) -> Iterator[str]:
+        """Yield the records that are there by now, each `priority,sequence,microseconds,flags;text`."""
+
+    @property
+    def overwritten(self) -> int:
+        """How often records were overwritten before they could be read."""
+
+
+class KmsgDevice:
+    """`/dev/kmsg`: one read is one record; opened anew where it failed. OSError: it cannot be read."""
+
+    def __init__(self, path: Path = KMSG) -> None:
+        self._path = path
+        self._file: int | None = None
+        self.overwritten = 0
+
+    def records(self) -> Iterator[str]:
+        """Yield what is there by now."""
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        while True:
+            try:
+                raw = os.read(self._file, RECORD_BYTES)
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                self.overwritten += 1
+                continue
+            except OSError:
+                self.close()
+                raise
+            if not raw:
+                return
+            # Lines that begin with a space are the record's properties (SUBSYSTEM=…), not its text.
+            yield raw.split(b"\n", 1)[0].decode("utf-8", "backslashreplace")
+
+    def close(self) -> None:
+        """Close the device; it is read from its beginning when it is opened again."""
+        if self._file is not None:
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+
+class KernelWatch:
+    """Turns the kernel's records into faults: what the cursor has passed is not read again.
+
+    `behind`: there were more records than are taken at one go, so that the next call should come at once.
+    """
+
+    def __init__(self, source: Source, scanner: Scanner, folder: Folder, cursor: Cursor) -> None:
+        self._source = source
+        self._scanner = scanner
+        self._folder = folder
+        self.cursor = cursor
+        self.behind = False
+        self._error: str | None = None
+        self._told_overwritten = 0
+
+    def poll(self, now_ms: int) -> list[Event]:
+        """Return the faults that the log tells of since the last call, and the counts of those that repeated."""
+        events: list[Event] = []
+        taken = 0
+        try:
+            for record in islice(self._source.records(), AT_ONCE):
+                events += self._taken(record)
+                taken += 1
+            self._error = None
+        except OSError as error:
+            self._error = f"cannot be read: {error.strerror or error}"
+        self.behind = taken == AT_ONCE
+        return events + self._folder.due(now_ms)
+
+    def _taken(self, record: str) -> Iterator[Event]:
+        sequence = sequence_of(record)
+        if sequence is None or sequence <= self.cursor.sequence:
+            return
+        seen = self._scanner.feed(record)
+        if seen is not None:
+            yield from self._folder.take(seen)
+        self.cursor = Cursor(self.cursor.boot_id, sequence)
+
+    def rest(self) -> list[Event]:
+        """Return the counts that were not told yet: the agent ends here."""
+        return self._folder.rest()
+
+    def check(self) -> Check:
+        """Return whether the log is read: without it nothing but the vendor's tools tells of faults."""
+        if self._error is not None:
+            return Check("kernel_log", "kernel", "error", message=self._error)
+        lost = self._source.overwritten - self._told_overwritten
+        self._told_overwritten = self._source.overwritten
+        if lost:
+            told = f"records were overwritten {lost} times before they could be read"
+            return Check("kernel_log", "kernel", "warn", None, "overrun", told)
+        return Check("kernel_log", "kernel", "pass")
+
+
+def sequence_of(record: str) -> int | None:
+    """Return a record's number; None: it is no record of /dev/kmsg."""
+    parts = record.split(",", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isascii() and parts[1].isdigit() else None

@@ -1,0 +1,75 @@
+"""Which probes a node's configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from faultlens.errors import ConfigurationError
+from faultlens.events import Check, Component
+from producers.agent.configuration import Configuration, off_by_role
+from producers.agent.probe import Probe
+from producers.agent.probes import dcgm, links, nvidia, storage, system
+
+MODULES: Final = (
+    "producers.agent.probes.dcgm",
+    "producers.agent.probes.links",
+    "producers.agent.probes.nvidia",
+    "producers.agent.probes.storage",
+    "producers.agent.probes.system",
+)
+# Told by the agent itself and not by a probe; these cannot be switched off.
+OWN: Final[Mapping[str, Component]] = {"agent": "agent", "kernel_log": "kernel"}
+_EACH_GPU: Final[Mapping[str, Component]] = {
+    "ecc": "gpu", "nvlink": "gpu", "pcie": "pcie", "thermal": "cooling", "power": "power",
+}  # fmt: skip
+_COMPONENTS: Final[Mapping[str, Component]] = {
+    **_EACH_GPU, "gpu_count": "gpu", "driver_responds": "driver", "dcgm": "gpu", "fabric_manager": "driver",
+    "persistence": "driver", "container_runtime": "runtime", "local_disk": "storage", "mounts": "storage",
+    "ib_links": "nic", "efa_links": "nic", "clock": "kernel", "host_memory": "memory",
+}  # fmt: skip
+
+
+def probes_of(configuration: Configuration) -> list[Probe]:
+    """Return the probes to run, without those that are off. ConfigurationError: one that does not exist is off."""
+    off = off_by_role(configuration)
+    unknown = sorted(off.keys() - _COMPONENTS.keys())
+    if unknown:
+        known = ", ".join(sorted(_COMPONENTS))
+        raise ConfigurationError(f"off: no check {', '.join(unknown)}; known are {known}")
+    return [probe for probe in _all(configuration) if probe.name not in off]
+
+
+def off_checks(configuration: Configuration) -> list[Check]:
+    """Return the checks that this node does not need, as such."""
+    off = off_by_role(configuration)
+    return [Check(name, _COMPONENTS[name], "off", message=reason) for name, reason in off.items()]
+
+
+def _all(configuration: Configuration) -> Iterator[Probe]:
+    deadline_s = configuration.deadline_s
+
+    def probe(name: str, look: object, *arguments: object) -> Probe:
+        return Probe(name, {name: _COMPONENTS[name]}, look, arguments, deadline_s)  # type: ignore[arg-type]
+
+    yield probe("gpu_count", nvidia.look_at_count, configuration.gpus)
+    yield probe("driver_responds", nvidia.look_at_driver)
+    for name in _EACH_GPU:
+        yield probe(name, nvidia.look_at_each, name)
+    yield probe("local_disk", storage.look_at_disks, configuration.disks)
+    yield probe("clock", system.look_at_clock)
+    yield probe("host_memory", system.look_at_memory)
+    for name in ("fabric_manager", "persistence", "container_runtime"):
+        names: tuple[str, ...] | None = getattr(configuration, name)
+        if names:
+            yield probe(name, system.look_for_services, name, _COMPONENTS[name], names)
+    if configuration.mounts is not None:
+        yield probe("mounts", storage.look_at_mounts, configuration.mounts)
+    if configuration.ib_links is not None:
+        wanted = configuration.ib_links
+        yield probe("ib_links", links.look_at_links, "ib_links", wanted.expected, wanted.gbit_s)
+    if configuration.efa_links is not None:
+        wanted = configuration.efa_links
+        yield probe("efa_links", links.look_at_links, "efa_links", wanted.expected, wanted.gbit_s)
+    if configuration.dcgm is not None:
+        yield probe("dcgm", dcgm.look_at_health, configuration.dcgm.program, configuration.dcgm.timeout_s)

@@ -1,0 +1,149 @@
+"""The kernel's log as the agent reads it: each fault once across restarts and boots, and storms as counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from faultlens.catalogue import load_catalogue
+from faultlens.codec import Event
+from faultlens.events import NodeFault
+from producers.agent.kernel import AT_ONCE, KMSG, Cursor, KernelWatch, KmsgDevice, Source, sequence_of
+from producers.kernel_log.folding import FOLD_MS, Folder, Node
+from producers.kernel_log.patterns import load_patterns
+from producers.kernel_log.scanning import Scanner
+from producers.kernel_log.stamps import LogClock
+
+BOOT_MS = 1_795_000_000_000
+XID = "NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python, GPU has fallen off the bus."
+
+
+def record(sequence: int, text: str, at_s: float = 0.0, priority: int = 3) -> str:
+    return f"{priority},{sequence},{round(at_s * 1_000_000)},-;{text}"
+
+
+class Recorded:
+    """Records as a kernel kept them; `overwritten` and `broken` as a test wants."""
+
+    def __init__(self, records: Iterable[str]) -> None:
+        self._records = iter(records)
+        self.overwritten = 0
+        self.broken: OSError | None = None
+
+    def records(self) -> Iterator[str]:
+        if self.broken is not None:
+            raise self.broken
+        # Not `yield from`, which would end them with the call.
+        for line in self._records:  # noqa: UP028
+            yield line
+
+
+def watch(source: Source, cursor: Cursor | None = None, boot_id: str = "b1") -> KernelWatch:
+    scanner = Scanner(load_catalogue(), load_patterns(), LogClock(BOOT_MS), gpus={}, boot_id=boot_id)
+    return KernelWatch(source, scanner, Folder(Node("n1", "c1", "H100")), cursor or Cursor(boot_id))
+
+
+def faults(events: Iterable[Event]) -> list[tuple[str, int, str | None]]:
+    found = []
+    for event in events:
+        assert isinstance(event.data, NodeFault)
+        found.append((event.data.code, event.data.count, event.data.boot_id))
+    return found
+
+
+LOG = [record(7, "Linux version 6.18"), record(8, XID.format(code=79), 10.0), record(9, "usb 1-1: new device", 11.0)]
+
+
+def test_a_fault_is_told_at_once_with_its_moment_and_boot() -> None:
+    watching = watch(Recorded(LOG))
+    (event,) = watching.poll(BOOT_MS + 10_100)
+    assert faults([event]) == [("79", 1, "b1")]
+    assert event.time_ms == BOOT_MS + 10_000
+    assert watching.cursor == Cursor("b1", 9)
+    assert watching.check().status == "pass"
+
+
+def test_what_was_read_before_a_restart_is_not_told_again() -> None:
+    first = watch(Recorded(LOG))
+    assert len(first.poll(BOOT_MS)) == 1
+    again = watch(Recorded([*LOG, record(10, XID.format(code=31), 50.0)]), first.cursor)
+    assert faults(again.poll(BOOT_MS)) == [("31", 1, "b1")]
+
+
+def test_after_a_reboot_the_numbers_begin_anew_and_are_read_from_the_first() -> None:
+    rebooted = watch(Recorded([record(0, "Linux version 6.18"), record(1, XID.format(code=79), 3.0)]), boot_id="b2")
+    assert faults(rebooted.poll(BOOT_MS)) == [("79", 1, "b2")]
+
+
+def test_the_same_line_has_the_same_id_however_often_it_is_read() -> None:
+    assert [event.id for event in watch(Recorded(LOG)).poll(BOOT_MS)] == [
+        event.id for event in watch(Recorded(LOG)).poll(BOOT_MS + 99)
+    ]
+
+
+def test_a_storm_is_one_fault_and_counts_by_the_minute_in_bounded_memory() -> None:
+    lines = 200_000
+    storm = (record(number, XID.format(code=31), number * 180 / lines) for number in range(lines))
+    watching = watch(Recorded(storm))
+    events = watching.poll(BOOT_MS)
+    while watching.behind:
+        events += watching.poll(BOOT_MS)
+    events += watching.rest()
+    assert sum(count for _, count, _ in faults(events)) == lines
+    assert len(events) <= 2 * 4
+    assert lines > 2 * AT_ONCE
+
+
+def test_repeats_are_told_when_their_minute_is_over_though_nothing_more_is_logged() -> None:
+    watching = watch(Recorded([record(n, XID.format(code=31), 1.0) for n in range(5)]))
+    assert faults(watching.poll(BOOT_MS + 1_000)) == [("31", 1, "b1")]
+    assert watching.poll(BOOT_MS + FOLD_MS) == []
+    assert faults(watching.poll(BOOT_MS + 1_001 + FOLD_MS)) == [("31", 4, "b1")]
+    assert watching.rest() == []
+
+
+def test_lines_that_user_space_wrote_are_synthetic() -> None:
+    (event,) = watch(Recorded([record(1, XID.format(code=79), priority=12)])).poll(BOOT_MS)
+    assert isinstance(event.data, NodeFault)
+    assert event.data.synthetic
+
+
+def test_a_log_that_cannot_be_read_or_was_overrun_is_no_pass() -> None:
+    source = Recorded(LOG)
+    source.broken = PermissionError(1, "Operation not permitted")
+    watching = watch(source)
+    assert watching.poll(BOOT_MS) == []
+    assert (watching.check().status, watching.check().message) == ("error", "cannot be read: Operation not permitted")
+    source.broken, source.overwritten = None, 2
+    watching.poll(BOOT_MS)
+    assert [watching.check().code, watching.check().code] == ["overrun", None]
+
+
+@pytest.mark.parametrize("line", ["", "no record", "3;4", "3,x,5,-;text", "3,٣,5,-;text"])
+def test_what_is_no_record_is_passed_over(line: str) -> None:
+    assert sequence_of(line) is None
+    assert watch(Recorded([line])).poll(BOOT_MS) == []
+
+
+def test_this_machine_s_own_log_is_read_record_by_record() -> None:
+    if not os.access(KMSG, os.R_OK):
+        pytest.skip(f"{KMSG} cannot be read here")
+    device = KmsgDevice()
+    try:
+        numbers = [sequence_of(line) for line in device.records()]
+    except OSError as error:
+        pytest.skip(f"{KMSG} cannot be read here: {error}")
+    finally:
+        device.close()
+    assert numbers
+    assert numbers == sorted(numbers, key=lambda number: -1 if number is None else number)
+
+
+def test_a_device_that_is_not_there_is_an_error_each_time(tmp_path: Path) -> None:
+    watching = watch(KmsgDevice(tmp_path / "kmsg"))
+    for _ in range(2):
+        watching.poll(BOOT_MS)
+        assert watching.check().status == "error"
