@@ -37,7 +37,7 @@ class Dcgm(_Strict):
 
 
 class Configuration(_Strict):
-    """`agent.yaml`. `off` names checks that this node does not need, each with the reason."""
+    """`agent.yaml`. `not_needed` names checks, each with the reason, each with the reason."""
 
     cluster: Text
     node: Text = Field(default_factory=socket.gethostname)
@@ -58,7 +58,7 @@ class Configuration(_Strict):
     fabric_manager: tuple[Text, ...] = ("nv-fabricmanager",)
     persistence: tuple[Text, ...] | None = None
     container_runtime: tuple[Text, ...] | None = None
-    off: dict[Text, Text] = {}
+    not_needed: dict[Text, Text] = {}
     trust_user_space: bool = False
     kernel_log: Path = Path("/dev/kmsg")
     state: Path = STATE
@@ -97,4 +97,4 @@ def _validated(document: YamlDocument, model: type[_Model], what: str) -> _Model
 
 def off_by_role(configuration: Configuration) -> dict[str, str]:
     """Return the checks that are off on this node, with why: by its role and by its configuration."""
-    return load_roles().roles[configuration.role] | configuration.off
+    return load_roles().roles[configuration.role] | configuration.not_needed

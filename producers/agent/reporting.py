@@ -69,7 +69,7 @@ def source_of(configuration: Configuration) -> str:
 def _vanished(memory: Memory, checks: Iterable[Check], version: str) -> list[Check]:
     now = {check.name for check in checks}
     before = f"was checked by version {memory.version or '?'} of the agent and is not by {version}"
-    why = f"{before}: if that is meant, name it under `off` with the reason"
+    why = f"{before}: if that is meant, name it under `not_needed` with the reason"
     return [Check(name, "agent", "missing", message=why) for name in memory.checks if name not in now]
 
 

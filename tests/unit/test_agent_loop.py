@@ -126,7 +126,7 @@ def test_a_check_that_vanishes_with_an_upgrade_is_missing_until_it_is_off(tmp_pa
     upgraded = look(configuration(tmp_path), version="2")["dcgm"]
     assert upgraded.status == "missing"
     assert (upgraded.message or "").startswith("was checked by version 1 of the agent and is not by 2")
-    off = look(configuration(tmp_path, off={"dcgm": "not on this pool"}), version="2")["dcgm"]
+    off = look(configuration(tmp_path, not_needed={"dcgm": "not on this pool"}), version="2")["dcgm"]
     assert (off.status, off.message) == ("off", "not on this pool")
 
 
@@ -196,10 +196,16 @@ def test_a_mistake_in_the_configuration_is_named_with_its_line(tmp_path: Path) -
 
 def test_a_check_that_does_not_exist_cannot_be_off(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no check eccc; known are clock, container_runtime"):
-        probes_of(configuration(tmp_path, off={"eccc": "typo"}))
+        probes_of(configuration(tmp_path, not_needed={"eccc": "typo"}))
 
 
 def test_what_is_off_is_not_probed(tmp_path: Path) -> None:
-    settings = configuration(tmp_path, role="gpu", off={"nvlink": "PCIe cards"})
+    settings = configuration(tmp_path, role="gpu", not_needed={"nvlink": "PCIe cards"})
     assert "nvlink" not in {probe.name for probe in probes_of(settings)}
     assert [(check.name, check.status) for check in off_checks(settings)] == [("nvlink", "off")]
+
+
+def test_the_example_can_be_used() -> None:
+    settings = load_configuration(Path(__file__).parents[2] / "examples" / "agent" / "agent.yaml")
+    assert {"ib_links", "dcgm", "mounts"} <= {probe.name for probe in probes_of(settings)}
+    assert [check.name for check in off_checks(settings)] == ["host_memory"]

@@ -31,12 +31,12 @@ _COMPONENTS: Final[Mapping[str, Component]] = {
 
 
 def probes_of(configuration: Configuration) -> list[Probe]:
-    """Return the probes to run, without those that are off. ConfigurationError: one that does not exist is off."""
+    """Return the probes to run. ConfigurationError: a check that is not needed does not exist at all."""
     off = off_by_role(configuration)
     unknown = sorted(off.keys() - _COMPONENTS.keys())
     if unknown:
         known = ", ".join(sorted(_COMPONENTS))
-        raise ConfigurationError(f"off: no check {', '.join(unknown)}; known are {known}")
+        raise ConfigurationError(f"not_needed: no check {', '.join(unknown)}; known are {known}")
     return [probe for probe in _all(configuration) if probe.name not in off]
 
 
