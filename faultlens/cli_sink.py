@@ -6,21 +6,24 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import Annotated, Final, Literal
 
 import structlog
 import typer
 
+from faultlens.cli_audit import run_audit
 from faultlens.clock import wall_ms
-from faultlens.errors import ConfigurationError
-from faultlens.kafka import load_connection
+from faultlens.errors import ConfigurationError, UsageError
+from faultlens.kafka import Connection, load_connection
 from faultlens.logs import LogFormat, configure
 from faultlens.meters import SinkMeters
 from faultlens.settings import load_settings
 from faultlens.store import Store, open_store
 from sinks.intake import SUNK
 from sinks.migrate import migrate, outstanding
+from sinks.running import Plan, run
 from sinks.sink import Limits
 from sinks.writer import MAX_BYTES, MAX_ROWS
 
@@ -49,6 +52,13 @@ def sink(  # noqa: PLR0913 - one parameter for each option of the command
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when everything that is there now is in the store.")
     ] = False,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Do not write: say whether anything is missing from the store.")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="With --audit: read the whole log again and look for every row.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --audit: machine-readable output.")] = False,
     metrics: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Answer /metrics, /healthz and /readyz there, such as 127.0.0.1:9464."),
@@ -60,21 +70,38 @@ def sink(  # noqa: PLR0913 - one parameter for each option of the command
     Offsets are committed after the insert: while the store is away the sink waits, and nothing is lost. Several of them
     share the partitions. SIGTERM ends it when what it holds is in the store.
     """
-    from sinks.kafka import KafkaLetters, KafkaLog  # noqa: PLC0415 - librdkafka is only loaded to be used
-    from sinks.running import Plan, run  # noqa: PLC0415
-
+    if (deep or as_json) and not audit:
+        raise UsageError("--deep and --json belong to --audit")
     connection = load_connection(brokers)
     dsn = store or load_settings().store
+    if audit:
+        run_audit(connection, dsn, group, deeply=clock if deep else None, as_json=as_json)
+        return
     configure(log_format)
-    log = structlog.get_logger()
-    stopping = _stopped_by_signals()
-    reader, letters = KafkaLog(connection, SUNK, group, instance=instance), KafkaLetters(connection)
-    log.info("the sink begins", brokers=connection.brokers, store=dsn, group=group)
     limits = Limits(rows=rows, bytes=megabytes * 2**20, age_s=age_s)
-    plan = Plan(limits, clock, until_caught_up=until_caught_up)
-    meters = SinkMeters()
+    member = _Member(connection, dsn, group, instance)
+    _run(member, Plan(limits, clock, until_caught_up=until_caught_up), metrics)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """Who reads what, and writes it where."""
+
+    connection: Connection
+    dsn: str
+    group: str
+    instance: str | None
+
+
+def _run(member: _Member, plan: Plan, metrics: str | None) -> None:
+    from sinks.kafka import KafkaLetters, KafkaLog  # noqa: PLC0415 - librdkafka is only loaded to be used
+
+    log, meters, stopping = structlog.get_logger(), SinkMeters(), _stopped_by_signals()
     with _shown(metrics, meters):
-        done = run(reader, letters, lambda: _opened(dsn), meters, plan=plan, stopping=stopping)
+        reader = KafkaLog(member.connection, SUNK, member.group, instance=member.instance)
+        letters = KafkaLetters(member.connection)
+        log.info("the sink begins", brokers=member.connection.brokers, store=member.dsn, group=member.group)
+        done = run(reader, letters, lambda: _opened(member.dsn), meters, plan=plan, stopping=stopping)
     log.info("the sink ends", all_delivered=done)
 
 

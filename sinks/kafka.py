@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import (
@@ -137,11 +137,7 @@ class KafkaLog:
         if place in self._fresh:
             self._begin(place, offset)
         self._next[place] = offset + 1
-        kind, at_ms = message.timestamp()
-        headers = tuple((str(name), _bytes(value)) for name, value in list(message.headers() or ()))
-        return Taken(
-            *place, offset, 0 if kind == TIMESTAMP_NOT_AVAILABLE else at_ms, message.value(), message.key(), headers
-        )
+        return taken_of(message)
 
     def _reached(self, message: Message) -> None:
         """Note the end of a partition: behind the last record there may be markers of transactions."""
@@ -187,16 +183,14 @@ class KafkaLog:
             known = self._consumer.list_topics(timeout=ASK_SECONDS).topics
         except KafkaException as error:
             raise self._world_error(self._failure or error.args[0]) from None
-        missing = [topic for topic in topics if topic not in known]
-        if missing:
-            raise WorldError(f"the brokers at {self._brokers} have no topic {', '.join(missing)}: `faultlens topics`")
+        check_topics(topics, known, self._brokers)
 
     def _failed(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in _LASTING:
             self._failure = error
 
     def _world_error(self, error: KafkaError) -> WorldError:
-        return WorldError(f"the brokers at {self._brokers}: {_explained(error)}")
+        return WorldError(f"the brokers at {self._brokers}: {explained(error)}")
 
 
 class KafkaLetters:
@@ -212,7 +206,7 @@ class KafkaLetters:
 
         def told(error: KafkaError | None, _: Message) -> None:
             if error is not None:
-                failed.append(_explained(error))
+                failed.append(explained(error))
 
         for key, value in letters:
             while True:
@@ -234,11 +228,34 @@ def _offsets(following: Mapping[Place, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition, offset) for (topic, partition), offset in following.items()]
 
 
+def taken_of(message: Message) -> Taken:
+    """Return the record in a message without an error."""
+    kind, at_ms = message.timestamp()
+    headers = tuple((str(name), _bytes(value)) for name, value in list(message.headers() or ()))
+    return Taken(
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
+        0 if kind == TIMESTAMP_NOT_AVAILABLE else at_ms,
+        message.value(),
+        message.key(),
+        headers,
+    )
+
+
+def check_topics(topics: Sequence[str], known: Container[str], brokers: str) -> None:
+    """Raise WorldError unless all topics are known."""
+    missing = [topic for topic in topics if topic not in known]
+    if missing:
+        raise WorldError(f"the brokers at {brokers} have no topic {', '.join(missing)}: `faultlens topics create`")
+
+
 def _bytes(value: str | bytes | None) -> bytes:
     return value.encode() if isinstance(value, str) else value or b""
 
 
-def _explained(error: KafkaError) -> str:
+def explained(error: KafkaError) -> str:
+    """Return what an error means to people."""
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):  # noqa: SLF001
         return f"they refuse our user or password ({error.str()})"
     return error.str() or str(error.name())

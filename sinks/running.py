@@ -21,6 +21,8 @@ from sinks.sink import Limits, Sink
 
 # A supervisor that stops a process waits 10 s (Docker) to 30 s (Kubernetes) before it kills it.
 FINISH_SECONDS: Final = 8.0
+# Turns without a record after which nothing more comes: the dead letters that we wrote ourselves have been read too.
+IDLE_TURNS: Final = 5
 _log = structlog.get_logger()
 
 
@@ -91,10 +93,14 @@ def run(
 
 
 def _turn_until(sink: Sink, log: Log, meters: SinkMeters, *, plan: Plan, stopping: threading.Event) -> None:
+    idle = 0
     while not stopping.is_set():
         taken = sink.turn(monotonic())
         meters.position.lag = log.lags()
-        if plan.until_caught_up and not taken and _is_caught_up(log, meters):
+        if not plan.until_caught_up:
+            continue
+        idle = idle + 1 if not taken and _is_caught_up(log, meters) else 0
+        if idle >= IDLE_TURNS and sink.is_empty:
             return
 
 

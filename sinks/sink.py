@@ -67,6 +67,11 @@ class Sink:
         self._future: Future[None] | None = executor.submit(delivery.open)
         self._paused = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing but ticks waits, here or on its way."""
+        return self._future is None and self._filling.since_s is None
+
     def turn(self, now_s: float, *, timeout_s: float = POLL_S) -> int:
         """Do what is to be done now, and return how many records were taken.
 

@@ -6,6 +6,8 @@ import base64
 import ssl
 import tempfile
 import threading
+from email import message_from_bytes
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,6 +19,18 @@ chdb = pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)
 lz4_frame = pytest.importorskip("lz4.frame", reason="lz4 comes with the store's driver")
 
 _PARAMETER: Final = "param_"
+
+
+def _form(content_type: str, body: bytes, url: dict[str, str]) -> bytes:
+    """Return the statement of a form, and put its parameters to those of the URL."""
+    form = message_from_bytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
+    fields = {}
+    for part in cast("list[Message]", form.get_payload()):
+        content = cast("bytes", part.get_payload(decode=True))
+        fields[str(part.get_param("name", header="content-disposition"))] = content.decode()
+    statement = fields.pop("query")
+    url |= fields
+    return statement.encode()
 
 
 class Interface(BaseHTTPRequestHandler):
@@ -32,6 +46,8 @@ class Interface(BaseHTTPRequestHandler):
         )
         if self.headers.get("Content-Encoding") == "lz4":
             body = lz4_frame.decompress(body)
+        if self.headers.get_content_maintype() == "multipart":  # parameters too large for an address
+            body = _form(self.headers["Content-Type"], body, url)
         server = cast("Server", self.server)
         server.requests += 1
         if server.hangs_up:

@@ -76,7 +76,7 @@ class SinkProcess:
         self._command = [sys.executable, "-m", "faultlens.cli", "sink", "--brokers", cluster.bootstrap]
         self._command += ["--store", store, "--group", group, "--instance", "one", "--age-s", "0.2", "--log", "json"]
         self._environment = {**os.environ, **environment}
-        self.log = log
+        self.log, self.store, self.group = log, store, group
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:

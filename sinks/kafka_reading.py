@@ -1,0 +1,83 @@
+"""Kafka read by who is no member of a group: where partitions stand, and parts of them once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from faultlens.errors import WorldError
+from faultlens.kafka import Connection, consumer_config
+from sinks.audit import Extent
+from sinks.kafka import ASK_SECONDS, explained, taken_of
+from sinks.log import Place, Taken
+
+_WAIT_S: Final = 0.2
+_BATCH: Final = 5_000
+
+
+class Reader:
+    """Reads parts of partitions; committed records only. WorldError where the brokers do not answer.
+
+    `group` is asked for its commits and never joined.
+    """
+
+    def __init__(self, connection: Connection, group: str) -> None:
+        self._brokers = connection.brokers
+        self._consumer = Consumer(consumer_config(connection, group) | {"enable.partition.eof": True})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def extents(self, topics: Sequence[str]) -> dict[Place, Extent]:
+        """Return where each partition of the topics stands, and what the group has committed."""
+        try:
+            known = self._consumer.list_topics(timeout=ASK_SECONDS).topics
+            missing = [topic for topic in topics if topic not in known]
+            if missing:
+                raise WorldError(
+                    f"the brokers at {self._brokers} have no topic {', '.join(missing)}: `faultlens topics`"
+                )
+            places = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
+            return {(place.topic, place.partition): self._extent(place) for place in self._committed(places)}
+        except KafkaException as error:
+            raise self._failed(error.args[0]) from None
+
+    def read(self, place: Place, start: int, stop: int) -> Iterator[Taken]:
+        """Yield the records from `start` up to but not including `stop`; what was removed already is left out."""
+        self._consumer.assign([TopicPartition(*place, start)])
+        silent_s = 0.0
+        following = start
+        while following < stop:
+            messages = self._consumer.consume(_BATCH, _WAIT_S)
+            silent_s = 0.0 if messages else silent_s + _WAIT_S
+            if silent_s > ASK_SECONDS:
+                raise WorldError(f"the brokers at {self._brokers} do not answer")
+            for message in messages:
+                following = max(following, self._following(message, stop))
+                if message.error() is None and (message.offset() or 0) < stop:
+                    yield taken_of(message)
+
+    def _following(self, message: Message, stop: int) -> int:
+        error = message.error()
+        if error is None:
+            return (message.offset() or 0) + 1
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            return stop
+        if error.fatal() or not error.retriable():
+            raise self._failed(error)
+        return 0
+
+    def _committed(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return self._consumer.committed(places, ASK_SECONDS) if places else []
+
+    def _extent(self, committed: TopicPartition) -> Extent:
+        low, high = self._consumer.get_watermark_offsets(committed, ASK_SECONDS)
+        return Extent(low, high, committed.offset if committed.offset >= 0 else None)
+
+    def _failed(self, error: KafkaError) -> WorldError:
+        return WorldError(f"the brokers at {self._brokers}: {explained(error)}")
