@@ -18,6 +18,8 @@ from faultlens.events import Data, JobAlive, JobPending, RankExited
 SKEW_MS: Final = 5 * MINUTE_MS
 AHEAD_LIMIT_MS: Final = DAY_MS
 TOO_OLD_MS: Final = 7 * DAY_MS
+# How long a recording goes on after its latest event.
+TAIL_MS: Final = 6 * MINUTE_MS
 VOTERS: Final = 9
 LOOK_AHEAD_RECORDS: Final = 10_000
 # What may be held while looking ahead; only records of some 6 KiB each reach it before their number does.
@@ -38,6 +40,28 @@ class Entry(Struct, gc=False):
     error: str = ""
     sha256: str | None = None
     arrived_ms: int = 0
+
+
+class End:
+    """When a recording is over: six minutes after the latest thing that it tells of."""
+
+    def __init__(self) -> None:
+        self.latest_ms = 0
+
+    def see(self, entry: Entry) -> None:
+        """Take note of an entry. What a sender's clock puts far ahead is told when it arrives."""
+        event, arrived_ms = entry.event, entry.arrived_ms
+        if event is None:
+            return
+        if self.latest_ms < event.time_ms <= arrived_ms + SKEW_MS:
+            self.latest_ms = event.time_ms
+        elif self.latest_ms < arrived_ms:
+            self.latest_ms = arrived_ms
+
+    @property
+    def at_ms(self) -> int:
+        """The end of the evidence window after the latest event, and a minute in which all have answered."""
+        return self.latest_ms + TAIL_MS
 
 
 def arrivals(entries: Iterable[Entry]) -> Iterator[Entry]:

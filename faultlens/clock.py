@@ -20,6 +20,11 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def monotonic_s() -> float:
+    """Return seconds of a clock that only measures how long something takes: nothing sets it back or forward."""
+    return time.monotonic()
+
+
 def ms_of(moment: datetime) -> int:
     """Return an aware moment in whole milliseconds since the epoch (exact; below a millisecond it is cut)."""
     return (moment - _EPOCH) // _MILLISECOND

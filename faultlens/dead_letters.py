@@ -6,16 +6,23 @@ import base64
 import hashlib
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import DeadLetter
+from faultlens.topics import TYPES
 
 # Contract, section 1: whole up to 160 KiB (base64 keeps that below a record's 256 KiB), beyond it the first 64 KiB.
 WHOLE_BYTES: Final = 160 * 1024
 HEAD_BYTES: Final = 64 * 1024
 MAX_ERROR_CHARACTERS: Final = 8_000
 SOURCE: Final = "faultlens/dead-letters"
+
+
+class _Glance(Struct):
+    type: str = ""
+    subject: str = ""
 
 
 class Origin(Struct, frozen=True):
@@ -54,3 +61,13 @@ def letter(value: bytes, origin: Origin, *, reason: str, error: str, at_ms: int,
 def letter_key(origin: Origin) -> str:
     """Return the key that the origin's dead letter is sent under: the record's own, or else its topic."""
     return origin.key or origin.topic
+
+
+def glance(raw: bytes) -> tuple[str, str]:
+    """Return the topic and key of a record that is no event, as far as they can be told; else empty."""
+    try:
+        seen = msgspec.json.decode(raw, type=_Glance)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "", ""
+    event_type = TYPES.get(seen.type)
+    return ("" if event_type is None else event_type.topic), seen.subject

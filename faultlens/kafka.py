@@ -20,6 +20,10 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 DELIVERY_TIMEOUT_MS: Final = 120_000
 # The contract's largest record, with room for its key and headers.
 MAX_MESSAGE_BYTES: Final = 1_048_576
+# The header by which a recording that is played says when a record had arrived: milliseconds since the epoch.
+ARRIVED: Final = "recordedtime"
+# The header of the tick that ends a recording: what is known and was not written yet is written now.
+ENDS: Final = "ends"
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from faultlens.arrival import SKEW_MS, TOO_OLD_MS, Entry, placed
-from faultlens.clock import MINUTE_MS, wall_ms
+from faultlens.arrival import SKEW_MS, TAIL_MS, TOO_OLD_MS, Entry, placed
+from faultlens.clock import wall_ms
 from faultlens.codec import Decoder, Event
+from faultlens.dead_letters import glance
 from faultlens.errors import InvalidEventError
 from faultlens.local_outputs import OutputFiles, Store
 from faultlens.local_pump import INTERNAL, Pump
@@ -17,12 +18,10 @@ from faultlens.local_state import load, save
 from faultlens.local_tally import Tally
 from faultlens.recordings import Recording, merged
 from faultlens.topics import INPUT_TYPES
-from streams.runtime.dead_letters import dead_letter, glance, in_file
+from streams.runtime.dead_letters import dead_letter, in_file
 from streams.runtime.records import Role, Sent
 from streams.runtime.task import Task
 
-# Without --until: to the end of the evidence window after the last event, and a minute in which all have answered.
-TAIL_MS: Final = 6 * MINUTE_MS
 CHECKPOINT_LINES: Final = 1_000
 
 Progress = Callable[[], None]

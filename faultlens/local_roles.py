@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from faultlens.catalogue import Catalogue, load_catalogue
-from faultlens.clock import HOUR_MS
+from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 from faultlens.objectives import Objectives, load_objectives
 from faultlens.signatures import SignatureSet, load_signatures
 from faultlens.topics import CONTEXT
@@ -18,18 +20,41 @@ from streams.objectives import ObjectivesProcessor
 from streams.runtime.records import Role
 
 
-def build_roles(catalogue: Catalogue, signatures: SignatureSet, objectives: Objectives) -> list[Role]:
+@dataclass(frozen=True)
+class Cadence:
+    """How often to tell what goes on all the time: the time of nodes, the context's clock, a changed objective.
+
+    `beat_every_ms` None: all lanes share one clock.
+    """
+
+    count_every_ms: int
+    status_every_ms: int
+    beat_every_ms: int | None = None
+
+
+# What each role reads, the topic that carries ticks first.
+READS: Final[dict[str, tuple[str, ...]]] = {
+    NodeHealthProcessor.name: (*NodeHealthProcessor.topics, CONTEXT),
+    JobLifecycleProcessor.name: (*JobLifecycleProcessor.topics, CONTEXT),
+    FleetContextProcessor.name: FleetContextProcessor.topics,
+    ObjectivesProcessor.name: ObjectivesProcessor.topics,
+}
+# Nobody is paged on a recording, and nobody waits for its figures.
+EMBEDDED: Final = Cadence(count_every_ms=6 * HOUR_MS, status_every_ms=HOUR_MS)
+LIVE: Final = Cadence(count_every_ms=HOUR_MS, status_every_ms=5 * MINUTE_MS, beat_every_ms=10 * SECOND_MS)
+# A recording that is played to workers: as embedded, but for lanes that each have a clock of their own.
+PLAYED: Final = replace(EMBEDDED, beat_every_ms=LIVE.beat_every_ms)
+
+
+def build_roles(
+    catalogue: Catalogue, signatures: SignatureSet, objectives: Objectives, cadence: Cadence = EMBEDDED
+) -> list[Role]:
     """Return the roles in the order in which they take a record that several read, and in which they end."""
-    node = NodeHealthProcessor(catalogue, count_every_ms=6 * HOUR_MS)
+    node = NodeHealthProcessor(catalogue, count_every_ms=cadence.count_every_ms)
     job = JobLifecycleProcessor(signatures, load_precision(), catalogue.version, _start_limits(objectives))
-    fleet = FleetContextProcessor()
-    slo = ObjectivesProcessor(objectives, every_ms=HOUR_MS)
-    return [
-        Role(node, (*node.topics, CONTEXT)),
-        Role(job, (*job.topics, CONTEXT)),
-        Role(fleet, fleet.topics),
-        Role(slo, slo.topics),
-    ]
+    fleet = FleetContextProcessor(cadence.beat_every_ms)
+    slo = ObjectivesProcessor(objectives, every_ms=cadence.status_every_ms)
+    return [Role(processor, READS[processor.name]) for processor in (node, job, fleet, slo)]
 
 
 def _start_limits(objectives: Objectives) -> StartLimits:
@@ -42,7 +67,11 @@ def _start_limits(objectives: Objectives) -> StartLimits:
 
 
 def load_roles(
-    catalogues: Sequence[Path] = (), signatures: Sequence[Path] = (), objectives: Path | None = None
+    catalogues: Sequence[Path] = (),
+    signatures: Sequence[Path] = (),
+    objectives: Path | None = None,
+    cadence: Cadence = EMBEDDED,
 ) -> list[Role]:
     """Return the roles with the shipped data and a site's laid over it; ConfigurationError says what is wrong."""
-    return build_roles(load_catalogue(catalogues), load_signatures(signatures), load_objectives(objectives))
+    data = load_catalogue(catalogues), load_signatures(signatures), load_objectives(objectives)
+    return build_roles(*data, cadence)

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import traceback
 
-import msgspec
-from msgspec import Struct
-
 from faultlens.dead_letters import MAX_ERROR_CHARACTERS, Origin, letter, letter_key
-from faultlens.topics import DEAD_LETTERS, TYPES
+from faultlens.topics import DEAD_LETTERS
 from streams.runtime.records import Record, Sent
-
-
-class _Glance(Struct):
-    type: str = ""
-    subject: str = ""
 
 
 def origin_of(record: Record) -> Origin:
@@ -27,16 +19,6 @@ def origin_of(record: Record) -> Origin:
 def in_file(file: str, line: int, topic: str, key: str = "") -> Origin:
     """Return the origin of a recorded line. Where its topic is not known, the file's name stands for it."""
     return Origin(topic or file, 0, line, key, {"file": file, "line": str(line)})
-
-
-def glance(raw: bytes) -> tuple[str, str]:
-    """Return the topic and key of a record that is no event, as far as they can be told; else empty."""
-    try:
-        seen = msgspec.json.decode(raw, type=_Glance)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "", ""
-    event_type = TYPES.get(seen.type)
-    return ("" if event_type is None else event_type.topic), seen.subject
 
 
 def dead_letter(

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from faultlens.codec import MAX_RECORD_BYTES, Decoder, Event, encode
+from faultlens.dead_letters import glance
 from faultlens.errors import InvalidEventError
 from faultlens.topics import INPUT_TYPES
-from streams.runtime.dead_letters import glance
 
 DECODER = Decoder(INPUT_TYPES)
 FAULT = {"node": "n", "cluster": "c1", "kind": "xid", "code": "79", "detected_by": "kmsg"}

@@ -21,6 +21,8 @@ BREACHES = {
     "packages": ("sinks/rows.py", "import slo.intervals"),
     "core": ("streams/samples.py", "import socket"),
     "clock": ("streams/findings.py", "import time"),
+    "live": ("streams/weighing.py", "import streams.live.changelog"),
+    "faust": ("sinks/batch.py", "import faust"),
     "driver": ("slo/measure.py", "import clickhouse_connect"),
     "progress": ("faultlens/progress.py", "import msgspec"),
 }

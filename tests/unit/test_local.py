@@ -11,10 +11,11 @@ import pytest
 import zstandard
 
 from faultlens import topics
+from faultlens.arrival import TAIL_MS
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_moment
 from faultlens.codec import Event, encode
 from faultlens.errors import ConfigurationError, WorldError
-from faultlens.local import TAIL_MS, Places, replay
+from faultlens.local import Places, replay
 from faultlens.local_pump import Pump
 from faultlens.local_state import FORMAT, load, save
 from faultlens.local_tally import Tally

@@ -1,0 +1,173 @@
+"""The lanes of a worker: each takes its records in order, one batch at a time; several work side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from faultlens.clock import monotonic_s
+from streams.live.arrived import Consumed
+from streams.live.lane import Lane
+
+# A batch is at least one run (500 records), and not much more than this.
+BATCH_RECORDS: Final = 2_000
+QUEUED_RUNS: Final = 16
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Small runs are gathered for `gather_s`, so that a transaction is worth its cost; a lane in which nothing happens
+    is written every `settle_s`, so that its time need not be read again from far behind."""
+
+    gather_s: float = 0.1
+    settle_s: float = 10.0
+
+
+# Somebody waits for every step of a recording that is played.
+LIVE: Final = Pace()
+PLAYED: Final = Pace(gather_s=0.02, settle_s=0.0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive records of one partition, when they came (`monotonic_s`), and how to say that they are done with."""
+
+    records: Sequence[Consumed]
+    came_s: float
+    done: Callable[[], Awaitable[object]]
+
+
+class _Place:
+    """One lane with the runs that are not done with: waiting, being stepped, or stepped and not yet written."""
+
+    def __init__(self, lane: Lane, pace: Pace) -> None:
+        self.lane = lane
+        self.pace = pace
+        self.waiting: asyncio.Queue[Run] = asyncio.Queue(QUEUED_RUNS)
+        self.unwritten: list[Run] = []
+        self.undone: deque[Run] = deque()
+        self.written_s = monotonic_s()
+        self.busy = False
+        self.leaving = False
+        self.task: asyncio.Task[None] | None = None
+
+    def leave(self) -> None:
+        """Let nothing begin here any more; what waits is dropped, and whoever waits to bring more is let go."""
+        self.leaving = True
+        while not self.waiting.empty():
+            self.waiting.get_nowait()
+        if self.task is not None and not self.busy:
+            self.task.cancel()
+
+    async def gathered(self) -> list[Run]:
+        """Return the next runs: what comes within a moment of the first, up to the size of a batch.
+
+        None where nothing came until it was time to write what is open.
+        """
+        patience_s = max(0.0, self.written_s + self.pace.settle_s - monotonic_s()) if self.unwritten else None
+        try:
+            runs = [await asyncio.wait_for(self.waiting.get(), patience_s)]
+        except TimeoutError:
+            return []
+        size, until_s = len(runs[0].records), monotonic_s() + self.pace.gather_s
+        while size < BATCH_RECORDS:
+            try:
+                run = await asyncio.wait_for(self.waiting.get(), max(0.0, until_s - monotonic_s()))
+            except TimeoutError:
+                break
+            runs.append(run)
+            size += len(run.records)
+        return runs
+
+
+class Lanes:
+    """Opens a lane for every partition that is assigned, and drops it when it is not any more.
+
+    `failed` is called with whatever else ends a lane; it is not expected to return.
+    """
+
+    def __init__(
+        self,
+        new_lane: Callable[[int], Lane],
+        failed: Callable[[BaseException], None],
+        pace: Pace = LIVE,
+        *,
+        parallel: int = 4,
+    ) -> None:
+        self._new_lane = new_lane
+        self._failed = failed
+        self._pace = pace
+        self._places: dict[int, _Place] = {}
+        self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="lane")
+
+    @property
+    def owned(self) -> list[int]:
+        """The partitions whose lanes are here."""
+        return sorted(self._places)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes that are here."""
+        return [place.lane for place in list(self._places.values())]
+
+    def oldest_s(self) -> float | None:
+        """Return when the oldest run came that is not done with; None: there is none."""
+        heads = [place.undone[0].came_s for place in list(self._places.values()) if place.undone]
+        return min(heads, default=None)
+
+    def assign(self, partitions: Iterable[int]) -> None:
+        """Begin to open the lanes of these partitions."""
+        for number in partitions:
+            place = self._places[number] = _Place(self._new_lane(number), self._pace)
+            place.task = asyncio.get_running_loop().create_task(self._work(place), name=f"lane {number}")
+
+    async def release(self) -> None:
+        """Drop all lanes, each once it has written the batch it is at; what it has not begun is dropped with it."""
+        places, self._places = list(self._places.values()), {}
+        for place in places:
+            place.leave()
+        await asyncio.gather(*(place.task for place in places if place.task is not None), return_exceptions=True)
+
+    async def put(self, number: int, run: Run) -> bool:
+        """Hand a run to its lane, waiting while that is full; return False if the lane is not here any more."""
+        place = self._places.get(number)
+        if place is None:
+            return False
+        place.undone.append(run)
+        await place.waiting.put(run)
+        return True
+
+    async def _work(self, place: _Place) -> None:
+        try:
+            await self._in_thread(place, place.lane.open)
+            while not place.leaving:
+                runs = await place.gathered()
+                place.unwritten += runs
+                records = [record for run in runs for record in run.records]
+                settle = monotonic_s() - place.written_s >= place.pace.settle_s
+                if await self._in_thread(place, partial(place.lane.step, records, settle=settle)):
+                    await _done(place)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, this worker cannot go on
+            self._failed(error)
+
+    async def _in_thread(self, place: _Place, work: Callable[[], bool | None]) -> bool | None:
+        place.busy = True
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            place.busy = False
+
+
+async def _done(place: _Place) -> None:
+    done, place.unwritten = place.unwritten, []
+    place.written_s = monotonic_s()
+    for run in done:
+        place.undone.popleft()
+        await run.done()

@@ -1,0 +1,113 @@
+"""A lane's way out: its changelog read back, and batches written in one transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from faultlens.codec import encode
+from faultlens.errors import WorldError
+from faultlens.kafka import Connection, consumer_config, producer_config
+from faultlens.topics import CONTEXT
+from streams.live.changelog import Change
+from streams.runtime.records import Sent
+
+_OPEN_SECONDS: Final = 60.0
+_COMMIT_SECONDS: Final = 30.0
+_READ_AT_ONCE: Final = 5_000
+_READ_SECONDS: Final = 1.0
+_SILENT_READS: Final = 60
+_HEADERS: Final = [("content-type", b"application/cloudevents+json")]
+
+
+class Ledger:
+    """Where one lane's batches are written. Opening it ends whoever wrote there before (`transactional_id`)."""
+
+    def __init__(self, connection: Connection, transactional_id: str, changelog: tuple[str, int], lanes: int) -> None:
+        """`changelog`: topic and partition of the lane's states; `lanes`: how many copies of a context there are."""
+        self._connection = connection
+        self._topic, self._partition = changelog
+        self._lanes = lanes
+        self._id = transactional_id
+        self._producer = Producer(producer_config(connection, transactional_id=transactional_id))
+
+    def open(self) -> dict[bytes, bytes]:
+        """Fence the former owner, end what it left open, and return the latest record of every key."""
+        try:
+            self._producer.init_transactions(_OPEN_SECONDS)
+            return self._read()
+        except KafkaException as error:
+            raise _failed(f"lane {self._id} cannot be opened", error) from error
+
+    def _read(self) -> dict[bytes, bytes]:
+        consumer = Consumer(consumer_config(self._connection, f"{self._id}-state") | {"enable.partition.eof": True})
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, self._partition), timeout=_OPEN_SECONDS)
+            consumer.assign([TopicPartition(self._topic, self._partition, OFFSET_BEGINNING)])
+            return self._until(consumer, end)
+        finally:
+            consumer.close()
+
+    def _until(self, consumer: Consumer, end: int) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        silent = 0
+        while silent < _SILENT_READS:
+            messages = consumer.consume(_READ_AT_ONCE, _READ_SECONDS)
+            silent = 0 if messages else silent + 1
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    _put(found, message)
+                elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
+                    raise KafkaException(error)
+                elif (message.offset() or 0) >= end:
+                    return found
+        raise WorldError(f"{self._topic}/{self._partition} is silent before its end at {end}")
+
+    def write(self, sent: Iterable[Sent], changes: Iterable[Change]) -> None:
+        """Write a batch whole: what is sent, and what changes of the states. WorldError: nothing of it is there."""
+        producer = self._producer
+        try:
+            producer.begin_transaction()
+            for record in sent:
+                self._send(record)
+            for key, value in changes:
+                self._produce(self._topic, value, key, self._partition)
+            producer.commit_transaction(_COMMIT_SECONDS)
+        except KafkaException as error:
+            raise _failed(f"lane {self._id} cannot write its batch", error) from error
+
+    def _send(self, record: Sent) -> None:
+        value, key = encode(record.event), record.key.encode()
+        if record.topic != CONTEXT:
+            self._produce(record.topic, value, key, None)
+            return
+        for number in range(self._lanes):
+            self._produce(record.topic, value, key, number)
+
+    def _produce(self, topic: str, value: bytes | None, key: bytes, partition: int | None) -> None:
+        more: dict[str, Any] = {} if partition is None else {"partition": partition}
+        if topic != self._topic:
+            more["headers"] = _HEADERS
+        while True:
+            try:
+                self._producer.produce(topic, value=value, key=key, **more)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return
+
+
+def _put(found: dict[bytes, bytes], message: Message) -> None:
+    key, value = message.key() or b"", message.value()
+    if value is None:
+        found.pop(key, None)
+    else:
+        found[key] = value
+
+
+def _failed(what: str, error: KafkaException) -> WorldError:
+    reason: KafkaError = error.args[0]
+    return WorldError(f"{what}: {reason.name()}: {reason.str()}")

@@ -1,0 +1,155 @@
+"""The live pipeline as processes of its own on a real Kafka, and what it has written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Final
+
+import pytest
+
+from faultlens.codec import Decoder, Event
+from faultlens.kafka import Connection, client_config, consumer_config
+from faultlens.kafka_topics import TopicAdmin, plans
+from faultlens.topics import TYPES
+from tests.kafka.cluster import Cluster
+
+ck: Any = pytest.importorskip("confluent_kafka", reason="the Kafka client is not installed (extra `stream`)")
+admin: Any = pytest.importorskip("confluent_kafka.admin", reason="the Kafka client is not installed (extra `stream`)")
+
+PATIENCE_SECONDS: Final = 120.0
+
+
+def fresh_topics(cluster: Cluster, partitions: int) -> None:
+    """Leave nothing of what was on the brokers, and make all topics anew."""
+    connection = Connection(cluster.bootstrap)
+    client = admin.AdminClient(client_config(connection))
+    old = [name for name in client.list_topics(timeout=30).topics if not name.startswith("__")]
+    if old:
+        for deleted in client.delete_topics(old, operation_timeout=30).values():
+            deleted.result(60)
+        until(lambda: not set(old) & set(client.list_topics(timeout=30).topics))
+    groups = [group.group_id for group in client.list_consumer_groups().result(30).valid]
+    for forgotten in client.delete_consumer_groups(groups).values() if groups else ():
+        forgotten.result(30)
+    TopicAdmin(connection).create(plans(partitions), cluster.size)
+
+
+def until(holds: Any, patience_s: float = PATIENCE_SECONDS, pause_s: float = 0.1) -> None:
+    """Wait until something holds."""
+    deadline = monotonic() + patience_s
+    while not holds():
+        assert monotonic() < deadline, f"it does not hold after {patience_s:.0f} s"
+        sleep(pause_s)
+
+
+def faultlens(*arguments: str, timeout_s: float = PATIENCE_SECONDS) -> str:
+    """Run the program and return what it says; it must end well."""
+    command = [sys.executable, "-m", "faultlens.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert done.returncode == 0, f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2_000:]}"
+    return done.stdout
+
+
+class Worker:
+    """One process of `faultlens stream`, with logs in a file."""
+
+    def __init__(self, cluster: Cluster, role: str, log: Path, *options: str) -> None:
+        self.role = role
+        self._log = log
+        command = [sys.executable, "-m", "faultlens.cli", "stream", "--role", role, "--brokers", cluster.bootstrap]
+        self._command = [*command, *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None: it runs, or never did."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self) -> None:
+        """Start it, also anew."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=os.environ | {"TERM": "dumb"})
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it and return its exit code."""
+        if self._process is None:
+            return 0
+        self.send(number)
+        self.send(signal.SIGCONT)
+        try:
+            return self._process.wait(45)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def said(self) -> str:
+        """Return the end of its log."""
+        return self._log.read_text("utf-8", "replace")[-4_000:] if self._log.exists() else ""
+
+
+def consumed(cluster: Cluster, topic: str, *, isolation: str = "read_committed") -> list[Any]:
+    """Return the messages of a topic up to its end now."""
+    config = consumer_config(Connection(cluster.bootstrap), "tests") | {
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
+    consumer = ck.Consumer(config)
+    count = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+    consumer.assign([ck.TopicPartition(topic, number, ck.OFFSET_BEGINNING) for number in range(count)])
+    found: list[Any] = []
+    over: set[int] = set()
+    while len(over) < count:
+        for message in consumer.consume(1_000, 1.0):
+            if message.error() is None:
+                found.append(message)
+            elif message.error().code() == ck.KafkaError._PARTITION_EOF:
+                over.add(message.partition())
+    consumer.close()
+    return found
+
+
+def events_of(cluster: Cluster, topic: str) -> list[Event]:
+    """Return the committed events of a topic, each partition's in order."""
+    decode = Decoder(TYPES).decode
+    return [decode(message.value()) for message in consumed(cluster, topic) if message.value()]
+
+
+def written_by_replay(directory: Path, topic: str) -> list[Event]:
+    """Return the events of a topic that `replay --out` wrote."""
+    path = directory / f"{topic}.jsonl"
+    if not path.exists():
+        return []
+    decode = Decoder(TYPES).decode
+    return [decode(line) for line in path.read_bytes().splitlines()]
+
+
+@contextmanager
+def running(workers: Sequence[Worker]) -> Iterator[None]:
+    """Start the workers, and end them afterwards."""
+    for worker in workers:
+        worker.start()
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.send(signal.SIGTERM)
+        for worker in workers:
+            worker.end()
+
+
+def said(workers: Iterable[Worker]) -> str:
+    """Return the ends of all logs."""
+    return "\n".join(f"--- {worker.role}\n{worker.said()}" for worker in workers)
