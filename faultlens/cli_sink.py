@@ -30,40 +30,56 @@ from sinks.writer import MAX_BYTES, MAX_ROWS
 GROUP: Final = "faultlens-sink"
 
 
+BrokersOption = Annotated[
+    str | None, typer.Option("--brokers", metavar="HOST:PORT,…", help="Kafka (FAULTLENS_BROKERS).")
+]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
+]
+GroupOption = Annotated[str, typer.Option(help="The consumer group; sinks of one group share the work.")]
+InstanceOption = Annotated[
+    str | None, typer.Option(help="A name that stays over restarts: partitions stay with it for 15 seconds.")
+]
+ClockOption = Annotated[
+    Literal["appended", "recorded"],
+    typer.Option(help="When a record arrived: as the broker says, or as a recording that is played says itself."),
+]
+RowsOption = Annotated[int, typer.Option(min=1, help="Insert at so many rows …")]
+MegabytesOption = Annotated[int, typer.Option(min=1, help="… or so much text …")]
+AgeOption = Annotated[float, typer.Option("--age-s", min=0.0, help="… or when a record is so old.")]
+UntilOption = Annotated[
+    bool, typer.Option("--until-caught-up", help="End when everything that is there now is in the store.")
+]
+AuditOption = Annotated[
+    bool, typer.Option("--audit", help="Do not write: say whether anything is missing from the store.")
+]
+DeepOption = Annotated[
+    bool, typer.Option("--deep", help="With --audit: read the whole log again and look for every row.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="With --audit: machine-readable output.")]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Answer /metrics, /healthz and /readyz there, such as 127.0.0.1:9464."),
+]
+LogOption = Annotated[LogFormat, typer.Option("--log", help="How to write logs.")]
+
+
 def sink(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="HOST:PORT,…", help="Kafka (FAULTLENS_BROKERS).")
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
-    ] = None,
-    group: Annotated[str, typer.Option(help="The consumer group; sinks of one group share the work.")] = GROUP,
-    instance: Annotated[
-        str | None, typer.Option(help="A name that stays over restarts: partitions stay with it for 15 seconds.")
-    ] = None,
-    clock: Annotated[
-        Literal["appended", "recorded"],
-        typer.Option(help="When a record arrived: as the broker says, or as a recording that is played says itself."),
-    ] = "appended",
-    rows: Annotated[int, typer.Option(min=1, help="Insert at so many rows …")] = MAX_ROWS,
-    megabytes: Annotated[int, typer.Option(min=1, help="… or so much text …")] = MAX_BYTES // 2**20,
-    age_s: Annotated[float, typer.Option("--age-s", min=0.0, help="… or when a record is so old.")] = 1.0,
-    until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="End when everything that is there now is in the store.")
-    ] = False,
-    audit: Annotated[
-        bool, typer.Option("--audit", help="Do not write: say whether anything is missing from the store.")
-    ] = False,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="With --audit: read the whole log again and look for every row.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --audit: machine-readable output.")] = False,
-    metrics: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Answer /metrics, /healthz and /readyz there, such as 127.0.0.1:9464."),
-    ] = None,
-    log_format: Annotated[LogFormat, typer.Option("--log", help="How to write logs.")] = "auto",
+    brokers: BrokersOption = None,
+    store: StoreOption = None,
+    group: GroupOption = GROUP,
+    instance: InstanceOption = None,
+    clock: ClockOption = "appended",
+    rows: RowsOption = MAX_ROWS,
+    megabytes: MegabytesOption = MAX_BYTES // 2**20,
+    age_s: AgeOption = 1.0,
+    until_caught_up: UntilOption = False,
+    audit: AuditOption = False,
+    deep: DeepOption = False,
+    as_json: JsonOption = False,
+    metrics: MetricsOption = None,
+    log_format: LogOption = "auto",
 ) -> None:
     """Write what producers said and what faultlens answered into the store, each record effectively once.
 
