@@ -1,0 +1,152 @@
+"""Attempt after attempt: tell, run, tell how it ended, ask whose fault it was, and decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from faultlens.clock import SECOND_MS
+from faultlens.codec import Decoder, Event
+from faultlens.errors import InvalidEventError
+from faultlens.events import JobAttributed, JobCheckpoint, JobProgress
+from faultlens.topics import TYPES
+from producers.launcher import telling
+from producers.launcher.identity import Identity, excluding
+from producers.launcher.process import Run
+from producers.launcher.retrying import Decision, decide
+from producers.launcher.telling import Ending
+
+ALIVE_EVERY_S: Final = 60.0
+_FROM_TRAINING: Final = {name: kind for name, kind in TYPES.items() if kind.data in (JobProgress, JobCheckpoint)}
+
+
+class Sink(Protocol):
+    """Where events go; an outbox is one."""
+
+    def put(self, event: Event) -> None: ...
+
+
+class Judge(Protocol):
+    """Who says whose fault it was."""
+
+    def tell(self, event: Event) -> None:
+        """Hear what everybody hears."""
+
+    def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
+        """Return the verdict on a failed attempt; None: none came in time."""
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What was asked for: how many retries, and whether the job's own events are told or only this rank's exit."""
+
+    retries: int = 0
+    job_events: bool = True
+    alive_every_s: float = ALIVE_EVERY_S
+
+
+class Launcher:
+    """Runs a command as a rank of a job. `say`: what a person is told, a line at a time."""
+
+    def __init__(  # noqa: PLR0913 - who, what, and everything from outside
+        self,
+        who: Identity,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        options: Options,
+        sink: Sink,
+        judge: Judge,
+        now_ms: Callable[[], int],
+        say: Callable[[str], None],
+    ) -> None:
+        self._who = who
+        self._command = command
+        self._environment = environment
+        self._options = options
+        self._sink = sink
+        self._judge = judge
+        self._now_ms = now_ms
+        self._say = say
+        self._decode = Decoder(_FROM_TRAINING).decode
+        self._tells_job = options.job_events and who.is_first
+        self._alive_ms = 0
+        self.unreadable = 0
+
+    def run(self) -> Ending:
+        """Run the command, again as long as the verdicts say so, and return how the last attempt ended."""
+        attempt = self._who.attempt
+        exclude: tuple[str, ...] = ()
+        if self._tells_job:
+            self._tell(telling.submitted(self._who, self._now_ms()))
+        for retries_left in range(self._options.retries, -1, -1):
+            ending = self._attempt(attempt, exclude)
+            self._tell(telling.rank_exited(self._who, attempt, ending))
+            decision = self._decide(attempt, ending, retries_left)
+            if not decision.again:
+                return ending
+            attempt, exclude = attempt + 1, decision.exclude
+        raise AssertionError("the last attempt decides")
+
+    def _attempt(self, attempt: int, exclude: Sequence[str]) -> Ending:
+        who = {"FAULTLENS_JOB_ID": self._who.job_id, "FAULTLENS_ATTEMPT": str(attempt)}
+        run = Run(
+            self._command,
+            {**self._environment, **excluding(exclude), **who},
+            now_ms=self._now_ms,
+            told=self._take_progress,
+            tick=lambda: self._sign_of_life(attempt),
+        )
+        if self._tells_job:
+            self._tell(telling.allocated(self._who, attempt, self._now_ms()))
+            self._tell(telling.started(self._who, attempt, self._now_ms()))
+        self._alive_ms = self._now_ms()
+        return run.run()
+
+    def _decide(self, attempt: int, ending: Ending, retries_left: int) -> Decision:
+        """Tell how the attempt ended and decide what comes next; a job that is not ours to tell of is not retried."""
+        if not self._tells_job:
+            return Decision(False, "another tells of the job")
+        # The next attempt's number is said with the end, before anybody knows whether there will be one.
+        self._tell(telling.ended(self._who, attempt, ending, None))
+        verdict = None
+        if telling.outcome_of(ending) == "failed":
+            verdict = self._judge.verdict(self._who.job_id, attempt)
+        decision = decide(ending, verdict, retries_left=retries_left, here=self._who.node)
+        if not ending.succeeded:
+            self._say(_told(attempt, ending, verdict, decision))
+        return decision
+
+    def _sign_of_life(self, attempt: int) -> None:
+        now_ms, every_s = self._now_ms(), self._options.alive_every_s
+        if self._tells_job and now_ms - self._alive_ms >= every_s * SECOND_MS:
+            self._alive_ms = now_ms
+            self._tell(telling.alive(self._who, attempt, now_ms, every_s))
+
+    def _take_progress(self, line: bytes) -> None:
+        """Pass on what the training says of itself; what is no such event is counted and dropped."""
+        try:
+            event = self._decode(line)
+        except InvalidEventError:
+            self.unreadable += 1
+            return
+        if event.subject == self._who.job_id:
+            self._tell(event)
+        else:
+            self.unreadable += 1
+
+    def _tell(self, event: Event) -> None:
+        self._sink.put(event)
+        self._judge.tell(event)
+
+
+def _told(attempt: int, ending: Ending, verdict: JobAttributed | None, decision: Decision) -> str:
+    how = f"signal {ending.signal}" if ending.signal is not None else f"exit code {ending.exit_code}"
+    blamed = (
+        ""
+        if verdict is None or decision.why.startswith(verdict.cause.cause_class)
+        else (f"; {verdict.cause.cause_class} is to blame ({verdict.cause.code}, {verdict.basis})")
+    )
+    again = "it is run again" if decision.again else "it is not run again"
+    return f"attempt {attempt} ended with {how}{blamed}: {again}, since {decision.why}"

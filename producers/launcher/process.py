@@ -1,0 +1,186 @@
+"""Runs a command: its output passes through and its last words are kept, signals are passed on to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from types import FrameType
+from typing import Any, Final
+
+from faultlens.clock import SECOND_MS
+from faultlens.progress import MAX_LINE_BYTES
+from producers.launcher.capture import LOG_TAIL_BYTES, Capture
+from producers.launcher.redaction import redacted
+from producers.launcher.telling import Ending
+
+READ_BYTES: Final = 1 << 16
+FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# Of these the first one is somebody's wish that the job end; a terminal sends SIGINT to the command itself too.
+ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+# The command has ended and something it started still holds its output: so long is waited for that.
+DRAIN_S: Final = 5.0
+ERROR_FILE_BYTES: Final = 64 << 10
+
+
+class Run:
+    """One run of a command. `told`: called with each line of progress; `tick`: called about every second."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        now_ms: Callable[[], int],
+        told: Callable[[bytes], None] = lambda line: None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._command = list(command)
+        self._environment = dict(environment)
+        self._now_ms = now_ms
+        self._told = told
+        self._tick = tick
+        self._capture = Capture()
+        self._lines = b""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked_to_end = False
+
+    def run(self) -> Ending:
+        """Run the command to its end and return how it ended. OSError: it cannot be started."""
+        with tempfile.TemporaryDirectory(prefix="faultlens-") as directory, self._forwarding():
+            error_file = Path(directory) / "error.json"
+            environment = {"TORCHELASTIC_ERROR_FILE": str(error_file)} | self._environment
+            read_end, write_end = os.pipe()
+            try:
+                environment["FAULTLENS_PROGRESS"] = f"fd:{write_end}"
+                self._process = subprocess.Popen(  # noqa: S603 - the command is what the user asked to run
+                    self._command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=environment,
+                    pass_fds=(write_end,),
+                )
+            except BaseException:
+                os.close(read_end)
+                raise
+            finally:
+                os.close(write_end)
+            self._pass_on(self._process, read_end)
+            return self._ending(self._process.wait(), Path(environment["TORCHELASTIC_ERROR_FILE"]))
+
+    # --- output ----------------------------------------------------------------------------------------
+
+    def _pass_on(self, process: subprocess.Popen[bytes], progress: int) -> None:
+        """Pass the output on until it ends, or for a while after the command has."""
+        assert process.stdout is not None  # noqa: S101 - it was started with pipes
+        assert process.stderr is not None  # noqa: S101
+        with selectors.DefaultSelector() as selector, os.fdopen(progress, "rb", buffering=0) as lines:
+            selector.register(process.stdout, selectors.EVENT_READ, 1)
+            selector.register(process.stderr, selectors.EVENT_READ, 2)
+            selector.register(lines, selectors.EVENT_READ, 0)
+            gone_at: float | None = None
+            ticked = monotonic()
+            while selector.get_map():
+                for key, _ in selector.select(timeout=0.5):
+                    self._take(selector, key)
+                if monotonic() - ticked >= 1.0:
+                    ticked = monotonic()
+                    self._tick()
+                if gone_at is None and process.poll() is not None:
+                    gone_at = monotonic()
+                if gone_at is not None and monotonic() - gone_at > DRAIN_S:
+                    break
+        process.stdout.close()
+        process.stderr.close()
+
+    def _take(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+        data = os.read(key.fd, READ_BYTES)
+        if not data:
+            selector.unregister(key.fileobj)
+        elif key.data == 0:
+            self._take_progress(data)
+        else:
+            self._capture.feed(data)
+            _write_all(key.data, data)
+
+    def _take_progress(self, data: bytes) -> None:
+        *lines, rest = (self._lines + data).split(b"\n")
+        self._lines = rest if len(rest) <= MAX_LINE_BYTES else b""
+        for line in lines:
+            if line:
+                self._told(line)
+
+    # --- signals ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _forwarding(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._forward) for number in FORWARDED}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        self._asked_to_end |= number in ENDING
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def _ending(self, code: int, error_file: Path) -> Ending:
+        error = _error_of(error_file)
+        text = self._capture.text()
+        if error is not None and error[0] not in text:
+            text = _with_error(error[0], text)
+        return Ending(
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            log_tail=redacted(text) or None,
+            first_error_ms=None if error is None else error[1],
+            at_ms=self._now_ms(),
+            asked_to_end=self._asked_to_end,
+        )
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Pass output on; a reader that is gone does not end the job."""
+    with suppress(BrokenPipeError):
+        while data:
+            data = data[os.write(fd, data) :]
+
+
+def _error_of(path: Path) -> tuple[str, int | None] | None:
+    """Return what torchelastic wrote of the first error and when that was; None: nothing that can be read."""
+    try:
+        with path.open("rb") as file:
+            found: Any = json.loads(file.read(ERROR_FILE_BYTES))
+    except (OSError, ValueError):
+        return None
+    message = found.get("message") if isinstance(found, dict) else None
+    if isinstance(message, str):
+        return message, None
+    if not isinstance(message, dict) or not isinstance(message.get("message"), str):
+        return None
+    extra = message.get("extraInfo")
+    stamp = extra.get("timestamp") if isinstance(extra, dict) else None
+    try:
+        at_ms = None if stamp is None else int(stamp) * SECOND_MS
+    except (TypeError, ValueError):
+        at_ms = None
+    return message["message"], at_ms
+
+
+def _with_error(error: str, text: str) -> str:
+    """Return the tail with the error file's words before it, within the limit of a tail."""
+    error = error[: LOG_TAIL_BYTES // 2]
+    room = LOG_TAIL_BYTES - len(error.encode()) - 2
+    return f"{error}\n{text.encode()[-room:].decode('utf-8', 'ignore')}"

@@ -1,0 +1,43 @@
+"""Whether to try again, and where: the verdict decides, not the exit code."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from faultlens.events import JobAttributed
+from producers.launcher.telling import Ending
+
+
+class Decision(Struct, frozen=True):
+    """What to do after an attempt: `again`, or not, away from which nodes; and why, in words."""
+
+    again: bool
+    why: str
+    exclude: tuple[str, ...] = ()
+
+
+def decide(ending: Ending, verdict: JobAttributed | None, *, retries_left: int, here: str) -> Decision:
+    """Return whether the command is run again. `here`: this node, which a launcher cannot leave.
+
+    Without a verdict (nothing could be said in time) it is run again: a retry costs less than a job that stands still.
+    """
+    if ending.succeeded:
+        return Decision(False, "it succeeded")
+    if ending.asked_to_end:
+        return Decision(False, "it was asked to end")
+    if retries_left <= 0:
+        return Decision(False, "no retries are left")
+    if verdict is None:
+        return Decision(True, "no verdict came in time")
+    return _by_verdict(verdict, here)
+
+
+def _by_verdict(verdict: JobAttributed, here: str) -> Decision:
+    cause, exclude = verdict.cause, tuple(verdict.retry.exclude_nodes)
+    blamed = f"{cause.cause_class} is to blame ({cause.code}, {verdict.basis})"
+    if verdict.retry.advice == "do_not_retry":
+        return Decision(False, f"{blamed}: the same would happen again")
+    if verdict.retry.advice == "retry_elsewhere" and (here in exclude or not exclude):
+        where = f"{blamed}: it must run elsewhere, and a launcher cannot leave {here}"
+        return Decision(False, where, exclude)
+    return Decision(True, blamed, exclude)
