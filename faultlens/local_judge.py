@@ -35,8 +35,7 @@ class LocalJudge:
 
 def _judged(events: list[Event]) -> list[JobAttributed]:
     """Return every revision of every verdict. The processors and their data are loaded only here."""
-    from faultlens.arrival import Entry  # noqa: PLC0415
-    from faultlens.local import TAIL_MS  # noqa: PLC0415
+    from faultlens.arrival import TAIL_MS, Entry  # noqa: PLC0415
     from faultlens.local_pump import Pump  # noqa: PLC0415
     from faultlens.local_roles import load_roles  # noqa: PLC0415
     from streams.runtime.records import Sent  # noqa: PLC0415
