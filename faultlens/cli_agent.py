@@ -1,39 +1,33 @@
-"""`faultlens agent`: watch over this node."""
+"""`faultlens agent` and `npd-check`: watch over this node."""
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Event as Flag
-from threading import Lock
-from types import FrameType
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, Final
 
-import structlog
 import typer
 
 from faultlens.clock import wall_ms
-from faultlens.codec import Event, encode
-from faultlens.errors import WorldError
-from faultlens.kafka import load_connection
+from faultlens.errors import UsageError
+from faultlens.outlet import outlet
+from faultlens.stopping import told_to_stop
 from faultlens.version import program_version
-from producers.agent.configuration import Configuration, load_configuration
-from producers.agent.loop import Agent, Sink
+from producers.agent.configuration import load_configuration
+from producers.agent.loop import Agent
+from producers.agent.probes.table import MODULES, probes_of
+from producers.agent.problem_detector import plugin_answer, plugin_rules
 from producers.agent.reporting import told
-from producers.delivery import Outbox, Spool
+from producers.agent.running import Runner
 from slo.wording import printable
 
 CONFIGURATION: Final = Path("/etc/faultlens/agent.yaml")
-STANDARD_OUTPUT: Final = Path("-")
-CLOSE_S: Final = 10.0
+
+ConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="What this node is and has.")]
 
 
 def agent(
     *,
-    config: Annotated[Path, typer.Option(metavar="FILE", help="What this node is and has.")] = CONFIGURATION,
+    config: ConfigOption = CONFIGURATION,
     once: Annotated[bool, typer.Option("--once", help="Look once, say what was found, and end.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write events there instead of to Kafka; - is standard output.")
@@ -48,63 +42,33 @@ def agent(
     disk.
     """
     configuration = load_configuration(config)
-    with _sink(configuration, out, brokers) as sink:
-        watching = Agent(configuration, sink, version=program_version(), now_ms=wall_ms)
+    with outlet(out, brokers, configuration.state / "spool") as events:
+        watching = Agent(configuration, events, version=program_version(), now_ms=wall_ms)
         if once:
             typer.echo(printable(told(watching.once()), limit=2_000), err=True)
         else:
-            watching.run(_told_to_stop())
+            watching.run(told_to_stop())
 
 
-def _told_to_stop() -> Flag:
-    """Return what is set when somebody asks the process to end."""
-    stop = Flag()
+def npd_check(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The check to make, such as ecc.")] = None,
+    *,
+    config: ConfigOption = CONFIGURATION,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Print node-problem-detector's configuration for all checks instead.")
+    ] = False,
+) -> None:
+    """Make one check as a plugin of node-problem-detector: ends with 0 where all is well, else with 1, and never hangs.
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask)
-    return stop
-
-
-@contextmanager
-def _sink(configuration: Configuration, out: Path | None, brokers: str | None) -> Iterator[Sink]:
-    if out == STANDARD_OUTPUT:
-        yield _Lines(sys.stdout.buffer)
-    elif out is not None:
-        try:
-            with out.open("ab") as file:
-                yield _Lines(file)
-        except OSError as error:
-            raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
-    else:
-        yield from _delivered(configuration, brokers)
-
-
-def _delivered(configuration: Configuration, brokers: str | None) -> Iterator[Sink]:
-    from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
-
-    connection = load_connection(brokers)
-    outbox = Outbox(Spool(configuration.state / "spool"), KafkaBroker(connection))
-    try:
-        yield outbox
-    finally:
-        if not outbox.close(CLOSE_S):
-            structlog.get_logger("faultlens.agent").warning("events wait on disk", events=len(outbox.spool))
-
-
-class _Lines:
-    """A file of events, one a line."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._lock = Lock()
-
-    def put(self, event: Event) -> None:
-        with self._lock:
-            self._file.write(encode(event) + b"\n")
-            self._file.flush()
-
-    def trouble(self) -> str | None:
-        return None
+    Whatever else a plugin ends with counts as healthy there; so whatever goes wrong here is a problem with its reason.
+    """
+    configuration = load_configuration(config)
+    if rules:
+        typer.echo(plugin_rules(configuration, config), nl=False)
+        return
+    probes = {probe.name: probe for probe in probes_of(configuration)}
+    if name not in probes:
+        raise UsageError(f"no check {name!r} on this node; there are {', '.join(sorted(probes))}")
+    answer = plugin_answer(Runner(MODULES).run([probes[name]]).checks)
+    typer.echo(printable(answer.message, limit=80))
+    raise typer.Exit(0 if answer.healthy else 1)

@@ -11,23 +11,21 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, Final
 
 import typer
 
 from faultlens.clock import wall_ms
-from faultlens.codec import Event, encode
-from faultlens.errors import UsageError, WorldError
+from faultlens.codec import Event
 from faultlens.events import JobAttributed
 from faultlens.kafka import load_connection
 from faultlens.local_judge import LocalJudge
+from faultlens.outlet import outlet
 from faultlens.settings import data_directory, load_settings
-from producers.delivery import Outbox, Spool
 from producers.launcher.identity import Identity, identity_of
 from producers.launcher.launching import Judge, Launcher, Options, Sink
 from slo.wording import printable
 
-CLOSE_S: Final = 10.0
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
@@ -101,35 +99,26 @@ def _end_as(exit_code: int | None, number: int | None) -> None:
 @contextmanager
 def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: float) -> Iterator[tuple[Sink, Judge]]:
     """Yield where events go and who judges: Kafka where brokers are named, else a file or nowhere, and this process."""
-    if out is not None and brokers is not None:
-        raise UsageError("give --out or --brokers, not both")
     alone = LocalJudge()
-    if out is not None:
-        try:
-            with out.open("ab") as file:
-                yield _Lines(file), alone
-        except OSError as error:
-            raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
-    elif brokers or load_settings().brokers:
-        yield from _on_kafka(who, brokers, wait_s, alone)
-    else:
+    if out is None and not (brokers or load_settings().brokers):
         yield _Nowhere(), alone
+        return
+    spool = data_directory() / "faultlens" / "launch" / f"{who.job_id.replace('/', '_')}-{who.rank}"
+    with outlet(out, brokers, spool) as events:
+        if out is not None:
+            yield events, alone
+        else:
+            yield from _judged_by_all(events, brokers, wait_s, alone)
 
 
-def _on_kafka(who: Identity, brokers: str | None, wait_s: float, alone: Judge) -> Iterator[tuple[Sink, Judge]]:
-    from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
-    from producers.launcher.verdicts import KafkaVerdicts  # noqa: PLC0415 - ditto
+def _judged_by_all(events: Sink, brokers: str | None, wait_s: float, alone: Judge) -> Iterator[tuple[Sink, Judge]]:
+    from producers.launcher.verdicts import KafkaVerdicts  # noqa: PLC0415 - needs the Kafka client
 
-    connection = load_connection(brokers)
-    place = data_directory() / "faultlens" / "launch" / f"{who.job_id.replace('/', '_')}-{who.rank}"
-    outbox = Outbox(Spool(place), KafkaBroker(connection))
-    verdicts = KafkaVerdicts(connection, wait_s=wait_s)
+    verdicts = KafkaVerdicts(load_connection(brokers), wait_s=wait_s)
     try:
-        yield outbox, _FirstOf(verdicts, alone)
+        yield events, _FirstOf(verdicts, alone)
     finally:
         verdicts.close()
-        if outbox.close(CLOSE_S):
-            place.unlink(missing_ok=True)
 
 
 class _FirstOf:
@@ -145,15 +134,6 @@ class _FirstOf:
     def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
         said = (judge.verdict(job_id, attempt) for judge in self._judges)
         return next((verdict for verdict in said if verdict is not None), None)
-
-
-class _Lines:
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def put(self, event: Event) -> None:
-        self._file.write(encode(event) + b"\n")
-        self._file.flush()
 
 
 class _Nowhere:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from threading import Event as Flag
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from faultlens.cli import main
 from faultlens.codec import Event
 from faultlens.errors import ConfigurationError, WorldError
 from faultlens.events import Check, Device, DeviceRef, NodeHealth
@@ -17,6 +19,7 @@ from producers.agent.configuration import Configuration, load_configuration
 from producers.agent.loop import Agent
 from producers.agent.probe import Looked
 from producers.agent.probes.table import off_checks, probes_of
+from producers.agent.problem_detector import plugin_answer, plugin_rules
 from producers.agent.reporting import allocatable, report
 from producers.agent.state import LOOP_MS, LOOP_STARTS, Memory, is_looping, load_memory, save_memory, started
 
@@ -209,3 +212,42 @@ def test_the_example_can_be_used() -> None:
     settings = load_configuration(Path(__file__).parents[2] / "examples" / "agent" / "agent.yaml")
     assert {"ib_links", "dcgm", "mounts"} <= {probe.name for probe in probes_of(settings)}
     assert [check.name for check in off_checks(settings)] == ["host_memory"]
+
+
+# --- as a plugin of node-problem-detector -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "healthy"),
+    [
+        ("pass", True),
+        ("warn", True),
+        ("off", True),
+        ("fail", False),
+        ("timeout", False),
+        ("error", False),
+        ("missing", False),
+    ],
+)
+def test_a_plugin_is_healthy_only_where_the_check_says_so(status: Any, *, healthy: bool) -> None:
+    answer = plugin_answer([Check("ecc", "gpu", status, message="why")])
+    assert answer.healthy is healthy
+    assert "why" in answer.message
+
+
+def test_the_plugin_s_command_ends_with_0_or_1_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text(f"cluster: c1\nrole: gpu\nstate: {tmp_path}\ndisks: [{tmp_path}, {tmp_path / 'gone'}]\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["npd-check", "local_disk", "--config", str(path)])
+    assert ended.value.code == 1
+    assert capsys.readouterr().out.startswith("missing: ")
+
+
+def test_the_rules_have_a_condition_for_every_check_and_more_patience_than_it(tmp_path: Path) -> None:
+    settings = configuration(tmp_path, role="gpu")
+    rules = json.loads(plugin_rules(settings, tmp_path / "agent.yaml"))
+    assert {rule["args"][1] for rule in rules["rules"]} == {probe.name for probe in probes_of(settings)}
+    assert {rule["condition"] for rule in rules["rules"]} == {condition["type"] for condition in rules["conditions"]}
+    assert {float(rule["timeout"][:-1]) for rule in rules["rules"]} == {settings.deadline_s + 5}
+    assert rules["skip_initial_status"] is True

@@ -1,0 +1,75 @@
+"""Where a producer's events go: Kafka through a spool on disk, a file, or standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import BinaryIO, Final, Protocol
+
+import structlog
+
+from faultlens.codec import Event, encode
+from faultlens.errors import UsageError, WorldError
+from faultlens.kafka import load_connection
+from producers.delivery import Outbox, Spool
+
+STANDARD_OUTPUT: Final = Path("-")
+CLOSE_S: Final = 10.0
+
+
+class Outlet(Protocol):
+    """Takes events from any thread, and says what is wrong with their delivery."""
+
+    def put(self, event: Event) -> None: ...
+    def trouble(self) -> str | None: ...
+
+
+class Lines:
+    """A file of events, one a line."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._lock = Lock()
+
+    def put(self, event: Event) -> None:
+        """Write the event."""
+        with self._lock:
+            self._file.write(encode(event) + b"\n")
+            self._file.flush()
+
+    def trouble(self) -> str | None:
+        """Return nothing: what cannot be written raises."""
+        return None
+
+
+@contextmanager
+def outlet(out: Path | None, brokers: str | None, spool: Path) -> Iterator[Outlet]:
+    """Yield where events go: to `out` (`-` is standard output), else to Kafka by way of the file `spool`."""
+    if out is not None and brokers is not None:
+        raise UsageError("give --out or --brokers, not both")
+    if out == STANDARD_OUTPUT:
+        yield Lines(sys.stdout.buffer)
+    elif out is not None:
+        try:
+            file = out.open("ab")
+        except OSError as error:
+            raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
+        with file:
+            yield Lines(file)
+    else:
+        yield from _delivered(brokers, spool)
+
+
+def _delivered(brokers: str | None, spool: Path) -> Iterator[Outlet]:
+    from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
+
+    connection = load_connection(brokers)
+    outbox = Outbox(Spool(spool), KafkaBroker(connection))
+    try:
+        yield outbox
+    finally:
+        if not outbox.close(CLOSE_S):
+            structlog.get_logger("faultlens").warning("events wait on disk", events=len(outbox.spool), spool=str(spool))

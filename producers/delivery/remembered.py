@@ -1,0 +1,54 @@
+"""Which events were told already, on disk, so that what is read over and over is told once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from faultlens.codec import fingerprint
+from faultlens.errors import WorldError
+
+# SQLite takes so many values in one question, whatever its version.
+_AT_ONCE: Final = 500
+_SCHEMA: Final = "CREATE TABLE IF NOT EXISTS told (mark BLOB PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID"
+
+
+class Remembered:
+    """A set of (source, id) with when each was told last."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(path, timeout=5)
+            self._file.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_SCHEMA};")
+        except (sqlite3.Error, OSError) as error:
+            raise WorldError(f"{path} cannot be used: {error}") from error
+
+    def unknown(self, events: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Return those (source, id) that were not told yet."""
+        marks = {fingerprint(source, id_): (source, id_) for source, id_ in events}
+        known: set[bytes] = set()
+        keys = list(marks)
+        for begin in range(0, len(keys), _AT_ONCE):
+            some = keys[begin : begin + _AT_ONCE]
+            asked = ",".join("?" * len(some))
+            rows = self._file.execute(f"SELECT mark FROM told WHERE mark IN ({asked})", some)  # noqa: S608 - only ?s
+            known.update(mark for (mark,) in rows)
+        return {name for mark, name in marks.items() if mark not in known}
+
+    def add(self, events: Iterable[tuple[str, str]], at_ms: int) -> None:
+        """Remember that these were told, or are still seen."""
+        rows = [(fingerprint(source, id_), at_ms) for source, id_ in events]
+        with self._file:
+            self._file.executemany("INSERT OR REPLACE INTO told (mark, at_ms) VALUES (?, ?)", rows)
+
+    def forget(self, before_ms: int) -> None:
+        """Forget what was not seen since; it cannot come again."""
+        with self._file:
+            self._file.execute("DELETE FROM told WHERE at_ms < ?", (before_ms,))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
