@@ -51,6 +51,7 @@ VERBS: Final[dict[str, Verb]] = {
     "produce": Verb("faultlens.cli_produce", "produce", "Play recorded events into Kafka, with the time they take."),
     "topics": Verb("faultlens.cli_topics", "app", "Make Kafka's topics, or say what is wrong with those there."),
     "sink": Verb("faultlens.cli_sink", "sink", "Write what is said on Kafka into the store, each record once."),
+    "dead-letters": Verb("faultlens.cli_dead_letters", "app", "List, show and retry what could not be processed."),
     "check": Verb("faultlens.cli_check", "check", "Check settings, data files and connections."),
     "migrate": Verb("faultlens.cli_check", "migrate", "Bring the store's tables up to date."),
     "schema": Verb("faultlens.cli_check", "schema", "Print what an event of a type looks like."),

@@ -9,6 +9,7 @@ from faultlens.arrival import placed
 from faultlens.codec import Decoder, Event
 from faultlens.dead_letters import Origin, letter
 from faultlens.errors import InvalidEventError
+from faultlens.kafka import ARRIVED
 from faultlens.topics import INPUT_TYPES, TOPICS, TYPES
 from sinks.log import Taken
 
@@ -33,12 +34,18 @@ class Intake:
     def event(self, record: Taken) -> tuple[Event, int]:
         """Return the event in the record and when it arrived; InvalidEventError tells what is wrong with it."""
         event = self._decoders[record.topic].decode(record.value or b"")
-        arrived_ms = record.appended_ms
-        if self._recorded and event.recorded_ms is not None:
-            arrived_ms = event.recorded_ms
+        arrived_ms = _told_ms(record) if self._recorded else record.appended_ms
         if event.type in INPUT_TYPES:
             event = placed(event, arrived_ms=arrived_ms, clock_ms=arrived_ms)
         return event, arrived_ms
+
+
+def _told_ms(record: Taken) -> int:
+    """Return when a record that is played says it arrived; what follows from it does not say so."""
+    for name, value in record.headers:
+        if name == ARRIVED and value.isdigit():
+            return int(value)
+    return record.appended_ms
 
 
 def is_tick(record: Taken) -> bool:

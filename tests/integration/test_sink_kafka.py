@@ -19,7 +19,7 @@ from sinks.migrate import migrate
 from tests.clickhouse.front import Server
 from tests.kafka.cluster import Cluster
 from tests.kafka.fixtures import _cluster
-from tests.kafka.sinking import Feed, SinkProcess, assert_all_is_in, create_topics, until
+from tests.kafka.sinking import Feed, SinkProcess, assert_all_is_in, create_topics, read_all, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.store, pytest.mark.slow]
 
@@ -160,3 +160,51 @@ def test_an_outage_is_told_once_and_ends_by_itself(
 
 def store_is_empty(server: Server) -> bool:
     return server.carried_out({}, b"SELECT count() FROM sink_runs").strip() == b"0"
+
+
+def dead_letters(broker: Cluster, *arguments: str) -> Any:
+    command = [
+        sys.executable,
+        "-m",
+        "faultlens.cli",
+        "dead-letters",
+        *arguments,
+        "--brokers",
+        broker.bootstrap,
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_dead_record_gets_another_chance_and_no_third_one_by_itself(broker: Cluster, tmp_path: Path) -> None:
+    Feed(broker, "again").write([("broken", 41_000)])
+    sink = SinkProcess(broker, str(tmp_path / "store"), "again", tmp_path / "log", {})
+    sink.start("--until-caught-up")
+    assert sink.wait() == 0, sink.said()
+    newest = dead_letters(broker, "list", "--topic", "job-events", "--reason", "not_json")[0]
+    whole = dead_letters(broker, "show", newest["id"])
+    assert whole["value"] == '{"specversion": "1.0"'
+    assert dead_letters(broker, "retry", newest["id"]) == {"ready": 1, "sent": 0, "left_out": {}}
+    before = [record for record in read_all(broker) if record.topic == "job-events"]
+    assert dead_letters(broker, "retry", newest["id"], "--yes") == {"ready": 1, "sent": 1, "left_out": {}}
+    (again,) = [record for record in read_all(broker) if record.topic == "job-events" and record not in before]
+    first = next(r for r in before if (r.partition, r.offset) == (newest["partition"], newest["offset"]))
+    assert (again.value, again.key) == (first.value, first.key)
+    sink.start("--until-caught-up")
+    assert sink.wait() == 0, sink.said()
+    with open_store(sink.store) as store:
+        assert_all_is_in(store, broker)
+    failed = dead_letters(broker, "list", "--topic", "job-events", "--reason", "not_json")[0]
+    assert (failed["retries"], failed["offset"]) == (1, again.offset)
+    assert dead_letters(broker, "retry", failed["id"], "--yes") == {
+        "ready": 0,
+        "sent": 0,
+        "left_out": {"failed_again": 1},
+    }
+    assert dead_letters(broker, "retry", failed["id"], "--again") == {"ready": 1, "sent": 0, "left_out": {}}
+    shown = told("dead-letters", "show", failed["id"], "--store", sink.store)
+    assert shown == dead_letters(broker, "show", failed["id"])
+    since = told("dead-letters", "list", "--since", failed["time"], "--reason", "not_json", "--store", sink.store)
+    assert [letter["id"] for letter in since] == [failed["id"]]
