@@ -38,6 +38,9 @@ class Settings(BaseSettings):
     store: str = Field(default_factory=default_store, description="where answers are kept")
     store_password: SecretStr | None = Field(default=None, description="password of the store's user on a server")
     store_password_file: Path | None = Field(default=None, description="file whose first line is that password")
+    store_ca: Path | None = Field(default=None, description="PEM file of the authorities that the store is trusted by")
+    store_certificate: Path | None = Field(default=None, description="PEM file of our own certificate for the store")
+    store_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
     brokers: str | None = Field(default=None, description="Kafka's host:port list; without it everything is embedded")
     kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
         default="plaintext", description="how the brokers are spoken to"

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from faultlens.errors import ConfigurationError, FaultlensError, WorldError
+from faultlens.settings import PREFIX, Settings, load_settings
 from faultlens.store_failures import SCHEMA, failure_class
 
 Profile = Literal["chdb", "single", "replicated"]
@@ -238,7 +239,9 @@ def open_store(dsn: str, *, password: str | None = None) -> Store:
     driver = _driver()
     if isinstance(place, Embedded):
         return Store(_open_embedded(driver, place), place)
-    return Store(_open_server(driver, place, _configured_password() if password is None else password), place)
+    settings = load_settings()
+    given = settings.password() if password is None else password
+    return Store(_open_server(driver, place, given, _tls_options(place, settings, given)), place)
 
 
 def _driver() -> Any:
@@ -299,7 +302,25 @@ def _why_not_opened(place: Embedded, message: str) -> str:
     return f"the store at {place} cannot be opened: {message.splitlines()[0]}"
 
 
-def _open_server(driver: Any, place: Server, password: str) -> Any:
+def _tls_options(place: Server, settings: Settings, password: str) -> dict[str, str | int]:
+    """Return the options of the address, and the settings where it says nothing; ConfigurationError: they clash."""
+    names = {"ca_cert": "store_ca", "client_cert": "store_certificate", "client_cert_key": "store_key"}
+    options = dict(place.options)
+    for option, name in names.items():
+        path: Path | None = getattr(settings, name)
+        if path is not None and place.secure:
+            options.setdefault(option, str(path))
+        if option in options and not place.secure:
+            raise ConfigurationError(f"{option} is given, but {place} is not encrypted: write clickhouses://")
+        if option in options and not Path(str(options[option])).is_file():
+            raise ConfigurationError(f"{option} of the store ({PREFIX}{name.upper()}): {options[option]} is not a file")
+    if "client_cert" in options:
+        # The certificate says who we are, unless there is a password too; then both are asked for.
+        options["tls_mode"] = "strict" if password else "mutual"
+    return options
+
+
+def _open_server(driver: Any, place: Server, password: str, options: Mapping[str, str | int]) -> Any:
     try:
         return driver.get_client(
             host=place.host,
@@ -311,16 +332,10 @@ def _open_server(driver: Any, place: Server, password: str) -> Any:
             tz_mode="aware",
             settings=_SETTINGS,
             autogenerate_session_id=False,
-            **place.options,
+            **options,
         )
     except driver.driver.exceptions.ClickHouseError as error:
         raise _failure(error, f"the store at {place} cannot be reached: {_first_line(error)}") from error
-
-
-def _configured_password() -> str:
-    from faultlens.settings import load_settings  # noqa: PLC0415  only a server has a password
-
-    return load_settings().password()
 
 
 def _first_line(error: BaseException) -> str:

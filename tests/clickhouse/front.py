@@ -21,6 +21,13 @@ lz4_frame = pytest.importorskip("lz4.frame", reason="lz4 comes with the store's 
 _PARAMETER: Final = "param_"
 
 
+def _common_name(connection: object) -> str:
+    """Return the name in the client's certificate, empty if it showed none."""
+    shown = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    fields = cast("Any", shown or {}).get("subject", ())
+    return next((value for part in fields for name, value in part if name == "commonName"), "")
+
+
 def _form(content_type: str, body: bytes, url: dict[str, str]) -> bytes:
     """Return the statement of a form, and put its parameters to those of the URL."""
     form = message_from_bytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
@@ -50,6 +57,7 @@ class Interface(BaseHTTPRequestHandler):
             body = _form(self.headers["Content-Type"], body, url)
         server = cast("Server", self.server)
         server.requests += 1
+        server.certificate = _common_name(self.connection)
         if server.hangs_up:
             self.close_connection = True
             return
@@ -116,6 +124,7 @@ class Server(ThreadingHTTPServer):
         self.loses_answers = False
         self.answers: int | None = None
         self.requests = 0
+        self.certificate = ""
         self.settings: dict[str, str] = {}
         self._engine = chdb.connect(str(path))
         self._lock = threading.Lock()

@@ -163,16 +163,11 @@ def store_is_empty(server: Server) -> bool:
 
 
 def dead_letters(broker: Cluster, *arguments: str) -> Any:
-    command = [
-        sys.executable,
-        "-m",
-        "faultlens.cli",
-        "dead-letters",
-        *arguments,
-        "--brokers",
-        broker.bootstrap,
-        "--json",
-    ]
+    return told("dead-letters", *arguments, "--brokers", broker.bootstrap)
+
+
+def told(*arguments: str) -> Any:
+    command = [sys.executable, "-m", "faultlens.cli", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
