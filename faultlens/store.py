@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -211,8 +212,19 @@ def _failure(error: Exception, message: str) -> WorldError:
     """Return what a caller may do about an error of the driver."""
     from clickhouse_connect.driver.exceptions import ProgrammingError  # noqa: PLC0415, TID251
 
-    code, misused = getattr(error, "code", None), isinstance(error, ProgrammingError)
-    return StoreBusyError(message) if failure_class(code, misused=misused) == "busy" else WorldError(message)
+    lasting = isinstance(error, ProgrammingError) or _is_distrust(error)
+    busy = failure_class(getattr(error, "code", None), lasting=lasting) == "busy"
+    return StoreBusyError(message) if busy else WorldError(message)
+
+
+def _is_distrust(error: BaseException) -> bool:
+    """Return whether a server's certificate is behind the error: nobody mends that by waiting."""
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, ssl.SSLCertVerificationError):
+            return True
+        behind = behind.__cause__ or behind.__context__
+    return False
 
 
 @contextmanager

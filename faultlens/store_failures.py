@@ -18,13 +18,13 @@ ACCESS: Final = frozenset({192, 193, 194, 497, 516})
 _STOP: Final = SCHEMA | STATEMENT | ACCESS
 
 
-def failure_class(code: int | None, *, misused: bool = False) -> FailureClass:
-    """Return what the store's answer `code` means; None: it did not answer. `misused`: its driver objects to a call.
+def failure_class(code: int | None, *, lasting: bool = False) -> FailureClass:
+    """Return what the store's answer `code` means; None: it did not answer, which waiting does not mend if `lasting`.
 
     Waiting is right for all that is not known to last: nothing is lost by it, and whoever waits is seen to wait.
     """
     if code in DATA:
         return "data"
-    if code in _STOP or (code is None and misused):
+    if code in _STOP or (code is None and lasting):
         return "stop"
     return "busy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
@@ -21,6 +22,7 @@ from faultlens.kafka import DELIVERY_TIMEOUT_MS, Connection, consumer_config, pr
 from faultlens.topics import DEAD_LETTERS
 from sinks.log import Holding, Place, Taken
 
+LOGGER: Final = logging.getLogger("librdkafka")
 ASK_SECONDS: Final = 15.0
 # After so long without a sign of life the partitions of a member go to others. Heartbeats have a thread of their own.
 SESSION_TIMEOUT_MS: Final = 15_000
@@ -67,7 +69,7 @@ class KafkaLog:
         self._committed: dict[Place, int] = {}
         self._paused = False
         self.expired: Counter[str] = Counter()
-        self._consumer = Consumer(config)
+        self._consumer = Consumer(config, logger=LOGGER)
         self._check(topics)
         self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
@@ -182,6 +184,7 @@ class KafkaLog:
         try:
             known = self._consumer.list_topics(timeout=ASK_SECONDS).topics
         except KafkaException as error:
+            self._consumer.poll(0)  # only now is said why
             raise self._world_error(self._failure or error.args[0]) from None
         check_topics(topics, known, self._brokers)
 
@@ -198,7 +201,7 @@ class KafkaLetters:
 
     def __init__(self, connection: Connection) -> None:
         self._brokers = connection.brokers
-        self._producer = Producer(producer_config(connection))
+        self._producer = Producer(producer_config(connection), logger=LOGGER)
 
     def send(self, letters: Sequence[tuple[bytes, bytes]]) -> None:
         """Send them and return when every one is confirmed; WorldError names the first that is not."""

@@ -158,6 +158,30 @@ def test_an_outage_is_told_once_and_ends_by_itself(
     assert_all_is_in(store, broker)
 
 
+def test_the_sink_logs_in_with_tls_and_a_password_and_says_when_it_is_refused(broker: Cluster, tmp_path: Path) -> None:
+    right = tmp_path / "password"
+    right.write_text(broker.password)
+    secured = {
+        "FAULTLENS_BROKERS": broker.secure_bootstrap,
+        "FAULTLENS_KAFKA_SECURITY": "sasl_ssl",
+        "FAULTLENS_KAFKA_USER": broker.user,
+        "FAULTLENS_KAFKA_CA": str(broker.certificates.ca),
+    }
+    wrong = secured | {"FAULTLENS_KAFKA_PASSWORD": "not-that-one"}
+    refused = SinkProcess(broker, str(tmp_path / "refused"), "secured", tmp_path / "refused.log", wrong)
+    refused.start()
+    assert refused.wait() == 3
+    assert "they refuse our user or password" in refused.said()
+    assert "not-that-one" not in refused.said()
+    let_in = secured | {"FAULTLENS_KAFKA_PASSWORD_FILE": str(right)}
+    sink = SinkProcess(broker, str(tmp_path / "store"), "secured", tmp_path / "log", let_in)
+    sink.start("--until-caught-up")
+    assert sink.wait() == 0, sink.said()
+    assert broker.password not in sink.said()
+    with open_store(sink.store) as store:
+        assert_all_is_in(store, broker)
+
+
 def store_is_empty(server: Server) -> bool:
     return server.carried_out({}, b"SELECT count() FROM sink_runs").strip() == b"0"
 

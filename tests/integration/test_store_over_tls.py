@@ -65,8 +65,9 @@ def test_a_certificate_of_our_own_is_shown_with_the_password(
 
 def test_a_server_of_an_unknown_authority_is_not_told_our_password(server: Server) -> None:
     before = server.requests
-    with pytest.raises(WorldError, match=r"cannot be reached: .*certificate verify failed"):
+    with pytest.raises(WorldError, match=r"cannot be reached: .*certificate verify failed") as refused:
         open_store(f"clickhouses://sink@localhost:{server.server_port}")
+    assert type(refused.value) is WorldError, "a sink would wait for it"
     assert server.requests == before
 
 

@@ -73,7 +73,8 @@ class SinkProcess:
     """`faultlens sink` on the cluster's topics, with logs in a file."""
 
     def __init__(self, cluster: Cluster, store: str, group: str, log: Path, environment: Mapping[str, str]) -> None:
-        self._command = [sys.executable, "-m", "faultlens.cli", "sink", "--brokers", cluster.bootstrap]
+        self._command = [sys.executable, "-m", "faultlens.cli", "sink"]
+        environment = {"FAULTLENS_BROKERS": cluster.bootstrap, **environment}
         self._command += ["--store", store, "--group", group, "--instance", "one", "--age-s", "0.2", "--log", "json"]
         self._environment = {**os.environ, **environment}
         self.log, self.store, self.group = log, store, group
