@@ -5,6 +5,8 @@ SEED ?= 1
 NODES ?= 64
 DAYS ?= 8
 INTERVAL_S ?= 600
+SEEDS ?= 20
+FIRST ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +15,7 @@ INSTALLED := $(VENV)/installed
 QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs simulate bench clean
+.PHONY: help install demo test lint types format docs simulate soak bench clean
 
 help: ## What there is
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -54,6 +56,9 @@ simulate: $(INSTALLED) ## A fleet with known causes, and how right the verdicts 
 	@$(BIN)/faultlens simulate --nodes $(NODES) --days $(DAYS) --interval-s $(INTERVAL_S) --seed $(SEED) --out out/simulated-$(SEED)
 	@$(BIN)/faultlens replay out/simulated-$(SEED)/events.jsonl.zst --store none --out out/simulated-$(SEED)
 	@$(BIN)/faultlens score out/simulated-$(SEED)/truth.jsonl out/simulated-$(SEED) --by-rule
+
+soak: $(INSTALLED) ## Kills, freezes and lost brokers on a real Kafka: SEEDS of them, from the FIRST on
+	@FAULTLENS_SOAK=$(SEEDS) FAULTLENS_SOAK_FIRST=$(FIRST) $(BIN)/pytest -q -x tests/integration/test_live_kills.py
 
 bench: $(INSTALLED) ## What it does a second, beside what else one would use
 	@for file in bench/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done

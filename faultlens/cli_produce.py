@@ -28,7 +28,7 @@ from producers.playback import Played, Player, timeline
 TICKING: Final = tuple(topics[0] for topics in READS.values())
 _LONGEST_NAP_SECONDS: Final = 0.5
 _NAP_SECONDS: Final = 0.05
-_PATIENCE_SECONDS: Final = 60.0
+_PATIENCE_SECONDS: Final = 120.0
 
 
 def produce(  # noqa: PLR0913 - one parameter for each option of the command
@@ -150,7 +150,7 @@ def _await(workers: GroupProgress) -> None:
             name, (topic, number) = min(behind)
             raise WorldError(
                 f"nothing moves for {_PATIENCE_SECONDS:.0f} s: {name} has records of {topic}/{number} to read; does "
-                f" `faultlens stream --role all --clock recorded --no-ticks` run? (--step 0 does not wait)"
+                f"`faultlens stream --role all --clock recorded --no-ticks` run? (--step 0 does not wait)"
             )
 
 

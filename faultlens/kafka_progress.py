@@ -8,10 +8,12 @@ from typing import Final
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from faultlens.clock import monotonic_s
 from faultlens.errors import WorldError
 from faultlens.kafka import Connection, client_config, consumer_config
 
-_ANSWER_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 10.0
+_PATIENCE_SECONDS: Final = 60.0
 _READ_SECONDS: Final = 0.1
 
 Place = tuple[str, int]
@@ -32,10 +34,14 @@ class GroupProgress:
 
         Offsets alone do not tell: transactions leave markers behind, which count and are never read.
         """
-        try:
-            return self._with_records(list(self._gaps()))
-        except KafkaException as error:
-            raise WorldError(f"how far the groups are cannot be told: {error.args[0].str()}") from None
+        until_s = monotonic_s() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return self._with_records(list(self._gaps()))
+            except KafkaException as error:
+                # A broker that goes takes the answers it owes with it; another one takes its place.
+                if monotonic_s() > until_s:
+                    raise WorldError(f"how far the groups are cannot be told: {error.args[0].str()}") from None
 
     def close(self) -> None:
         """Leave the brokers alone."""

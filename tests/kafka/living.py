@@ -127,15 +127,6 @@ def events_of(cluster: Cluster, topic: str) -> list[Event]:
     return [decode(message.value()) for message in consumed(cluster, topic) if message.value()]
 
 
-def written_by_replay(directory: Path, topic: str) -> list[Event]:
-    """Return the events of a topic that `replay --out` wrote."""
-    path = directory / f"{topic}.jsonl"
-    if not path.exists():
-        return []
-    decode = Decoder(TYPES).decode
-    return [decode(line) for line in path.read_bytes().splitlines()]
-
-
 @contextmanager
 def running(workers: Sequence[Worker]) -> Iterator[None]:
     """Start the workers, and end them afterwards."""
