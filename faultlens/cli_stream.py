@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final, Literal
 
+import structlog
 import typer
 
+from faultlens.clock import monotonic_s, wall_ms
 from faultlens.errors import UsageError
+from faultlens.exposition import Exposition, health_of, parse_address
 from faultlens.kafka import load_connection
 from faultlens.kafka_topics import demand
 from faultlens.local_roles import LIVE, PLAYED, load_roles
+from faultlens.logs import LogFormat, configure, forward_libraries
+from faultlens.meters import RoleMeters
+from faultlens.metrics import RoleMetrics
 from faultlens.supervisor import Supervisor
 from streams.app import RoleWorker, Setup
 
@@ -41,6 +48,11 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     session_s: Annotated[
         float, typer.Option(min=6, max=300, help="A worker not heard of for these seconds has lost its share.")
     ] = 30.0,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Answer /metrics, /healthz and /readyz there, such as 127.0.0.1:9465."),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option("--log", help="How to write logs.")] = "auto",
     catalogue: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own fault catalogue; may be repeated.")
     ] = None,
@@ -55,9 +67,8 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     """
     if ticks and clock == "recorded":
         raise UsageError("--clock recorded goes with --no-ticks: a recording that is played brings its own")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    for name in ("faust", "mode", "aiokafka"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    configure(log_format)
+    forward_libraries()
     if role == ALL:
         raise typer.Exit(_supervised(sys.argv[1:]))
     recorded = clock == "recorded"
@@ -67,17 +78,38 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     chosen = next(each for each in roles if each.name == role)
     with TemporaryDirectory(prefix="faultlens-") as data:
         setup = Setup(connection, partitions, group, recorded, ticks, session_s, Path(data))
-        RoleWorker(chosen, setup).run()
+        worker = RoleWorker(chosen, setup)
+        with _shown(metrics, worker.meters):
+            worker.run()
+
+
+@contextmanager
+def _shown(address: str | None, meters: RoleMeters) -> Iterator[None]:
+    """Show the meters over HTTP at the address; None: nowhere."""
+    if address is None:
+        yield
+        return
+    health = health_of(meters.position, monotonic_s, not_ready="its lanes are not loaded")
+    with closing(Exposition(address, [RoleMetrics(meters, wall_ms)], health)):
+        yield
 
 
 def _supervised(arguments: list[str]) -> int:
-    """Run one process for each role with the same options; return the exit code."""
-    commands = {role: [sys.executable, "-m", "faultlens.cli", *_with_role(arguments, role)] for role in ROLES}
-    log = logging.getLogger("faultlens.stream")
-    return Supervisor(commands, log.info, final=_FINAL).run()
+    """Run one process for each role with the same options, metrics at ports one after the other; return the code."""
+    commands = {
+        role: [sys.executable, "-m", "faultlens.cli", *_for_role(arguments, role, number)]
+        for number, role in enumerate(ROLES)
+    }
+    return Supervisor(commands, structlog.get_logger().info, final=_FINAL).run()
 
 
-def _with_role(arguments: list[str], role: str) -> list[str]:
-    """Return the command line with `all` replaced by one role."""
-    replaced = [role if before == "--role" else word for before, word in zip(["", *arguments], arguments, strict=False)]
-    return [f"--role={role}" if word == f"--role={ALL}" else word for word in replaced]
+def _for_role(arguments: list[str], role: str, number: int) -> list[str]:
+    """Return the command line with `all` replaced by one role, and the port of its metrics by the n-th after it."""
+    words = [word for each in arguments for word in (each.split("=", 1) if each.startswith("--") else [each])]
+    for before, at in zip(words, range(1, len(words)), strict=False):
+        if before == "--role":
+            words[at] = role
+        elif before == "--metrics":
+            host, port = parse_address(words[at])
+            words[at] = f"{host}:{port + number}"
+    return words

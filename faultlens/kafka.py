@@ -138,7 +138,7 @@ def client_config(connection: Connection) -> dict[str, Any]:
         "bootstrap.servers": connection.brokers,
         "security.protocol": connection.security,
         "client.id": "faultlens",
-        "log_level": 4,
+        "log_level": 3,
     }
     for name, path in (
         ("ssl.ca.location", connection.ca),

@@ -43,6 +43,20 @@ def configure(chosen: LogFormat = "auto", *, level: int = logging.INFO, stream: 
     )
 
 
+class _Forwarded(logging.Handler):
+    """Hands on what libraries log by the standard library's means."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log the record with the name of who wrote it."""
+        log = structlog.get_logger()
+        log.log(record.levelno, record.getMessage(), by=record.name, exc_info=record.exc_info or None)
+
+
+def forward_libraries(level: int = logging.WARNING) -> None:
+    """Let what libraries log at `level` or above go the same way as our own."""
+    logging.basicConfig(handlers=[_Forwarded()], level=level, force=True)
+
+
 def _masked(_: Any, __: str, fields: Fields) -> Fields:
     for name in fields:
         if _SECRET.search(name):

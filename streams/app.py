@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import faust
-from faust.auth import SASLCredentials, SSLCredentials
+import structlog
+from faust.auth import OAuthCredentials, SASLCredentials, SSLCredentials
 
 from faultlens.clock import monotonic_s
 from faultlens.kafka import Connection
 from faultlens.kafka_topics import state_topic
+from faultlens.meters import RoleMeters
 from streams.live.arrived import as_appended, as_recorded
 from streams.live.lane import Lane
 from streams.live.lanes import LIVE, PLAYED, Lanes, Run
@@ -23,14 +25,15 @@ from streams.live.ticks import EVERY_SECONDS, Ticker
 from streams.live.transactions import Ledger
 from streams.live.watchdog import Watchdog
 from streams.runtime.records import Role
-from streams.shell.consumer import PrefixTransport
+from streams.shell.consumer import PrefixConsumer, PrefixTransport
 from streams.shell.runs import RunScheduler, RunSchema
+from streams.shell.tokens import ClientTokens
 
 # A worker that cannot go on ends with this; whoever started it starts another.
 EXIT_FAILED: Final = 70
 _RUNS_BUFFERED: Final = 16
 
-log = logging.getLogger("faultlens.stream")
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,12 @@ class RoleWorker:
     def __init__(self, role: Role, setup: Setup) -> None:
         self.role = role
         self.setup = setup
+        self.meters = RoleMeters(role.name)
         self.lanes = Lanes(self._lane, self._failed, PLAYED if setup.recorded else LIVE)
         self.ticker = Ticker(setup.connection, role.topics[0]) if setup.ticks else None
-        self.watchdog = Watchdog(self.lanes.oldest_s, partial(_end, log))
+        self.watchdog = Watchdog(self.lanes.oldest_s, self._end)
         self.app = self._app()
+        self._is_assigned = False
 
     @property
     def group(self) -> str:
@@ -80,17 +85,23 @@ class RoleWorker:
             worker.execute_from_commandline()
         except SystemExit as end:
             if end.code:
-                _end(log, "Faust has crashed")
+                self._end("Faust has crashed")
 
     def _lane(self, number: int) -> Lane:
         setup, role = self.setup, self.role
         changelog = (state_topic(role.name), number)
         ledger = Ledger(setup.connection, f"{self.group}-{number}", changelog, setup.partitions)
-        return Lane(role, number, ledger, as_recorded if setup.recorded else as_appended)
+        return Lane(role, number, ledger, as_recorded if setup.recorded else as_appended, self.meters)
 
     def _failed(self, error: BaseException) -> None:
-        log.error("the %s worker cannot go on: %s", self.role.name, error, exc_info=error)
-        _end(log, str(error))
+        log.error("a lane cannot go on", role=self.role.name, error=str(error), exc_info=error)
+        self._end(str(error))
+
+    def _end(self, why: str) -> None:
+        """End the process at once: what is open is rolled back by the brokers, and nothing is waited for."""
+        log.critical("the worker ends", role=self.role.name, why=why)
+        sys.stderr.flush()
+        os._exit(EXIT_FAILED)
 
     def _app(self) -> WorkerApp:
         setup, topics = self.setup, self.role.topics
@@ -139,13 +150,25 @@ class RoleWorker:
         app.consumer.leave = self.lanes.release
         await self.lanes.release()
         numbers = sorted({tp.partition for tp in assigned if tp.topic in self.role.topics})
-        log.info("%s: lanes %s", self.role.name, numbers)
+        log.info("lanes are ours", role=self.role.name, lanes=numbers)
+        for lane in set(self.meters.state_keys) - set(numbers):
+            self.meters.drop_lane(lane)
         self.lanes.assign(numbers)
+        self._is_assigned = True
 
     async def _each_second(self) -> None:
         self.watchdog.alive()
+        self._measure()
         if self.ticker is not None:
             self.ticker.tick(self.lanes.owned)
+
+    def _measure(self) -> None:
+        position, oldest = self.meters.position, self.lanes.oldest()
+        position.lag = cast("PrefixConsumer", self.app.consumer).lags()
+        position.oldest_ms = None if oldest is None else oldest.records[0].timestamp
+        position.partitions = len(self.lanes.owned) * len(self.role.topics)
+        position.turned_s = monotonic_s()
+        position.ready = self._is_assigned and self.lanes.are_open
 
 
 def credentials(connection: Connection) -> Any:
@@ -161,16 +184,11 @@ def credentials(connection: Connection) -> Any:
     identity = connection.identity
     if identity is None:
         return None if context is None else SSLCredentials(context)
+    if identity.mechanism == "OAUTHBEARER":
+        return OAuthCredentials(oauth_cb=ClientTokens(identity, context), ssl_context=context)
     return SASLCredentials(
         username=identity.name,
         password=identity.secret.get_secret_value(),
         ssl_context=context,
         mechanism=identity.mechanism,
     )
-
-
-def _end(log_: logging.Logger, why: str) -> None:
-    """End the process at once: what is open is rolled back by the brokers, and nobody waits for what will not come."""
-    log_.critical("the worker ends: %s", why)
-    logging.shutdown()
-    os._exit(EXIT_FAILED)

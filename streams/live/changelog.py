@@ -45,13 +45,18 @@ class DamagedError(Exception):
 
 
 class Changelog:
-    """Encodes what changes of a lane. It knows which keys lie there in parts, so that none is left behind."""
+    """Encodes what changes of a lane. It knows which keys lie there in parts, so that none is left behind.
+
+    `size`: the bytes of all values as they were last written or read.
+    """
 
     def __init__(self, role: Role) -> None:
         self._codec = KeptCodec(role.processor.state_type)
         self._pack = zstandard.ZstdCompressor(level=1).compress
         self._unpack = zstandard.ZstdDecompressor().decompress
         self._parts: dict[bytes, int] = {}
+        self._sizes: dict[bytes, int] = {}
+        self.size = 0
         self._context: Context | None = None
 
     def changes(self, changed: Mapping[str, Kept | None], lane: LaneRecord) -> Iterator[Change]:
@@ -66,6 +71,7 @@ class Changelog:
     def _cut(self, key: bytes, value: bytes | None) -> Iterator[Change]:
         before = self._parts.pop(key, 0)
         count = 0
+        self._weigh(key, value)
         if value is not None and len(value) > PART_BYTES:
             pieces = [value[at : at + PART_BYTES] for at in range(0, len(value), PART_BYTES)]
             count = self._parts[key] = len(pieces)
@@ -75,6 +81,12 @@ class Changelog:
         for number in range(count, before):
             yield _part_key(key, number), None
         yield key, value
+
+    def _weigh(self, key: bytes, value: bytes | None) -> None:
+        self.size -= self._sizes.pop(key, 0)
+        if value is not None:
+            self._sizes[key] = len(value)
+            self.size += len(value)
 
     def _packed(self, value: bytes) -> bytes:
         return value if len(value) < _PACKED_FROM_BYTES else self._pack(value)
@@ -87,7 +99,9 @@ class Changelog:
         states = MemoryStates()
         for key in found:
             if key.startswith(_STATE):
-                states.put(key[1:].decode(), self._kept(key, self._whole(key, found)))
+                value = self._whole(key, found)
+                self._weigh(key, value)
+                states.put(key[1:].decode(), self._kept(key, value))
         if _LANE not in found:
             return states, None
         return states, self._lane(found)

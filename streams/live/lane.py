@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final, Protocol
 
+from faultlens.clock import monotonic_s
 from faultlens.errors import WorldError
+from faultlens.events import DeadLetter
+from faultlens.meters import RoleMeters
 from streams.live.arrived import Consumed, as_recorded, ends_recording
 from streams.live.changelog import Change, Changelog, DamagedError
-from streams.runtime.records import Record, Role, Sent
+from streams.runtime.records import Batch, Record, Role, Sent
 from streams.runtime.task import Task
 
 # One lane thinks at a time: threads that compete for the interpreter starve the one that keeps us in the group.
@@ -26,25 +28,16 @@ class Log(Protocol):
     def write(self, sent: Iterable[Sent], changes: Iterable[Change]) -> None: ...
 
 
-@dataclass
-class LaneCounts:
-    """What a lane did so far, for whoever exports it. Times in seconds."""
-
-    records: int = 0
-    batches: int = 0
-    sent: dict[str, int] = field(default_factory=dict)
-    keys: int = 0
-
-
 class Lane:
     """Partition `number` of every topic of a role. Its methods block, and are called one at a time."""
 
-    def __init__(self, role: Role, number: int, log: Log, arrival: Arrival) -> None:
+    def __init__(self, role: Role, number: int, log: Log, arrival: Arrival, meters: RoleMeters) -> None:
         self.role = role
         self.number = number
-        self.counts = LaneCounts()
+        self.is_open = False
         self._log = log
         self._arrival = arrival
+        self._meters = meters
         self._changelog = Changelog(role)
         self._task: Task | None = None
         self._written: object = None
@@ -58,40 +51,52 @@ class Lane:
 
     def open(self) -> None:
         """Take the lane over from whoever had it, as it was last committed; WorldError where that is no use."""
+        found = self._log.open()
         try:
-            states, lane = self._changelog.restore(self._log.open().items())
+            with _STEPPING:
+                states, lane = self._changelog.restore(found.items())
+                self._task = Task(self.role, self.number, states=states, lane=lane, ticking=True)
         except DamagedError as error:
             raise WorldError(f"the states of lane {self.role.name}/{self.number} are no use: {error}") from error
-        self._task = Task(self.role, self.number, states=states, lane=lane, ticking=True)
-        self.counts.keys = len(states)
+        self.is_open = True
+        self._measure()
 
     def step(self, consumed: Iterable[Consumed], *, settle: bool) -> bool:
         """Step the records and write what follows from them; return whether they are done with for good.
 
         Records from which nothing follows are not written for, unless `settle`: they stay open with those to come.
         """
-        task = self.task
         with _STEPPING:
             for record in consumed:
                 self._take(record)
-            batch = task.seal()
+            batch = self.task.seal()
         context = batch.lane.context
         if not (batch.changed or batch.sent or settle or context is not self._written):
             return False
+        began_s = monotonic_s()
         self._log.write(batch.sent, self._changelog.changes(batch.changed, batch.lane))
         self._written = context
-        self._count(batch.sent)
+        with _STEPPING:
+            self._tell(batch, monotonic_s() - began_s)
         return True
 
     def _take(self, consumed: Consumed) -> None:
-        self.counts.records += 1
+        self._meters.records[consumed.topic] += 1
         self.task.take(self._arrival(consumed))
         if self._arrival is as_recorded and ends_recording(consumed):
             self.task.finish()
 
-    def _count(self, sent: Iterable[Sent]) -> None:
-        counts = self.counts
-        counts.batches += 1
-        counts.keys = len(self.task.states)
-        for record in sent:
-            counts.sent[record.topic] = counts.sent.get(record.topic, 0) + 1
+    def _tell(self, batch: Batch, took_s: float) -> None:
+        meters, clock_ms = self._meters, batch.lane.clock_ms
+        meters.committing.observe(took_s)
+        for record in batch.sent:
+            meters.tell(record.topic, record.event, clock_ms)
+            letter = record.event.data
+            if isinstance(letter, DeadLetter):
+                meters.dead[letter.topic, letter.reason] += 1
+        self._measure()
+
+    def _measure(self) -> None:
+        self._meters.state_keys[self.number] = len(self.task.states)
+        self._meters.state_bytes[self.number] = self._changelog.size
+        self._meters.clock_ms[self.number] = self.task.clock_ms

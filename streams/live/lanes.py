@@ -111,14 +111,19 @@ class Lanes:
         return sorted(self._places)
 
     @property
-    def lanes(self) -> list[Lane]:
-        """The lanes that are here."""
-        return [place.lane for place in list(self._places.values())]
+    def are_open(self) -> bool:
+        """Whether all that are here have their states."""
+        return all(place.lane.is_open for place in list(self._places.values()))
+
+    def oldest(self) -> Run | None:
+        """Return the oldest run that is not done with; None: there is none."""
+        heads = [place.undone[0] for place in list(self._places.values()) if place.undone]
+        return min(heads, key=lambda run: run.came_s, default=None)
 
     def oldest_s(self) -> float | None:
-        """Return when the oldest run came that is not done with; None: there is none."""
-        heads = [place.undone[0].came_s for place in list(self._places.values()) if place.undone]
-        return min(heads, default=None)
+        """Return when the oldest run came that is not done with (`monotonic_s`); None: there is none."""
+        run = self.oldest()
+        return None if run is None else run.came_s
 
     def assign(self, partitions: Iterable[int]) -> None:
         """Begin to open the lanes of these partitions."""

@@ -42,6 +42,19 @@ class PrefixConsumer(driver.Consumer):
         self._handed_out: dict[TP, deque[int]] = defaultdict(deque)
         super().__init__(*arguments, **settings)
 
+    def lags(self) -> dict[tuple[str, int], int]:
+        """Return how many offsets of each partition were not read yet, as of its broker's last answer."""
+        reader = self._thread._consumer  # noqa: SLF001 - see above
+        assignment = None if reader is None else reader._subscription.subscription  # noqa: SLF001
+        if assignment is None or assignment.assignment is None:
+            return {}
+        found = {}
+        for tp in assignment.assignment.tps:
+            state = assignment.assignment.state_value(tp)
+            if state is not None and state.has_valid_position and state.highwater is not None:
+                found[tp.topic, tp.partition] = max(0, state.highwater - state.position)
+        return found
+
     def _new_consumer_thread(self) -> CommittedReader:
         return CommittedReader(self, loop=self.loop, beacon=self.beacon)
 

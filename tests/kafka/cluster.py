@@ -20,7 +20,7 @@ from typing import Final
 from tests.kafka.certificates import Certificates, make_certificates
 
 USER: Final = "faultlens"
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 180.0
 _STOP_SECONDS: Final = 30.0
 _LOGGING: Final = """
 rootLogger.level = WARN
