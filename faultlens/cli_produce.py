@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from time import perf_counter, sleep
 from typing import Annotated, Any, Final
 
@@ -64,10 +64,12 @@ def produce(  # noqa: PLR0913 - one parameter for each option of the command
     connection = load_connection(brokers)
     wanted = {plan.name: plan.partitions for plan in plans(demand(connection))}
     player = Player(connection, {topic: wanted[topic] for topic in TICKING})
-    workers = GroupProgress(connection, _groups(group, wanted))
     recordings = [Recording(file) for file in files]
     began_s = perf_counter()
-    with _progress(recordings, player.played) as show:
+    with (
+        closing(GroupProgress(connection, _groups(group, wanted))) as workers,
+        _progress(recordings, player.played) as show,
+    ):
         pace = _stepped(player, workers, step) if factor is None else _paced(factor)
         for what in timeline(merged(recordings, Decoder(INPUT_TYPES)), until_ms):
             pace(what if isinstance(what, int) else what.arrived_ms)
@@ -141,13 +143,13 @@ def _end(player: Player, workers: GroupProgress | None) -> None:
 def _await(workers: GroupProgress) -> None:
     """Wait until all groups are done; WorldError when nothing has moved for too long."""
     before, moved_s = workers.behind(), monotonic_s()
-    while before:
+    while before is not None:
         sleep(_NAP_SECONDS)
         behind = workers.behind()
-        if behind != before:
+        if behind is None or behind != before:
             before, moved_s = behind, monotonic_s()
         elif monotonic_s() - moved_s > _PATIENCE_SECONDS:
-            name, (topic, number) = min(behind)
+            name, (topic, number), _ = behind
             raise WorldError(
                 f"nothing moves for {_PATIENCE_SECONDS:.0f} s: {name} has records of {topic}/{number} to read; does "
                 f"`faultlens stream --role all --clock recorded --no-ticks` run? (--step 0 does not wait)"

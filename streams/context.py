@@ -44,6 +44,8 @@ class Context(Struct, frozen=True):
     blind_until_ms: dict[str, int] = {}
     clock_ms: int | None = None
     dropped: int = 0
+    # The end of the newest hole in the lane's time: what seemed silent before it was perhaps only not heard.
+    blind_ms: int = 0
 
 
 def covers(scope: Scope, *, node: str | None, pool: str | None, domains: dict[str, str]) -> bool:

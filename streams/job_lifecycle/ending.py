@@ -15,18 +15,21 @@ from streams.job_lifecycle.record import (
 )
 
 
-def missed_ms(attempt: Attempt) -> int | None:
+def missed_ms(attempt: Attempt, blind_ms: int) -> int | None:
     """Return when the attempt's reporters have missed three words; None: it has ended, or was never allocated."""
     if attempt.end is not None or attempt.allocated_ms is None:
         return None
     if attempt.alive_ms is None:
-        return max(attempt.heard_at_ms, attempt.allocated_ms) + NO_ALIVE_GRACE_MS
-    return attempt.heard_at_ms + MISSED_ALIVES * attempt.alive_ms
+        return max(attempt.heard_at_ms, attempt.allocated_ms, blind_ms) + NO_ALIVE_GRACE_MS
+    return max(attempt.heard_at_ms, blind_ms) + MISSED_ALIVES * attempt.alive_ms
 
 
-def due_ms(job: JobRecord, attempt: Attempt) -> int | None:
-    """Return when the attempt is to be closed if nothing is heard of it until then; None: nothing says so."""
-    silent_ms = missed_ms(attempt)
+def due_ms(job: JobRecord, attempt: Attempt, blind_ms: int = 0) -> int | None:
+    """Return when the attempt is to be closed if nothing is heard of it until then; None: nothing says so.
+
+    `blind_ms`: until when nobody was there to hear.
+    """
+    silent_ms = missed_ms(attempt, blind_ms)
     if silent_ms is None:
         return None
     reasons = [news.at_ms for news in attempt.news.values()]
@@ -34,13 +37,13 @@ def due_ms(job: JobRecord, attempt: Attempt) -> int | None:
     if following is not None and following.allocated_ms is not None and job.workload != "inference":
         reasons.append(following.allocated_ms + NEXT_ATTEMPT_GRACE_MS)
     if attempt.alive_ms is not None:
-        reasons.append(attempt.heard_at_ms + REPORTER_LOST_MS)
+        reasons.append(max(attempt.heard_at_ms, blind_ms) + REPORTER_LOST_MS)
     return max(silent_ms, min(reasons)) if reasons else None
 
 
-def closed(job: JobRecord, attempt: Attempt, now_ms: int) -> Attempt:
+def closed(job: JobRecord, attempt: Attempt, now_ms: int, blind_ms: int) -> Attempt:
     """Return the attempt closed as failed at its reporters' last word, when that is due."""
-    due = due_ms(job, attempt)
+    due = due_ms(job, attempt, blind_ms)
     if due is None or now_ms < due:
         return attempt
     at_ms = max(attempt.heard_ms, attempt.allocated_ms or 0)

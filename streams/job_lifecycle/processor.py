@@ -190,7 +190,7 @@ class JobLifecycleProcessor:
             attempt, emits = self._judge.on_attempt(job, attempt, context, now_ms)
             attempt, samples = counting.counted(job, attempt, self._limits, now_ms)
             return attempt, emits + samples
-        attempt = ending.closed(job, attempt, now_ms)
+        attempt = ending.closed(job, attempt, now_ms, context.blind_ms)
         emits = []
         losses = []
         for loss in attempt.losses:

@@ -37,7 +37,8 @@ class _Lane(Struct, frozen=True, array_like=True):
     clock_ms: int
     next: dict[str, int]
     surveyed_ms: int | None
-    format: int = 1
+    ticked_ms: int | None
+    format: int
 
 
 class DamagedError(Exception):
@@ -66,7 +67,7 @@ class Changelog:
         if lane.context is not self._context:
             self._context = lane.context
             yield from self._cut(_CONTEXT, self._packed(msgspec.msgpack.encode(lane.context)))
-        yield _LANE, msgspec.msgpack.encode(_Lane(lane.clock_ms, lane.next, lane.surveyed_ms, FORMAT))
+        yield _LANE, msgspec.msgpack.encode(_Lane(lane.clock_ms, lane.next, lane.surveyed_ms, lane.ticked_ms, FORMAT))
 
     def _cut(self, key: bytes, value: bytes | None) -> Iterator[Change]:
         before = self._parts.pop(key, 0)
@@ -135,7 +136,7 @@ class Changelog:
         if lane.format > FORMAT:
             raise DamagedError(f"it is of format {lane.format}, of a newer program; this one knows {FORMAT}")
         self._context = context
-        return LaneRecord(lane.clock_ms, lane.next, lane.surveyed_ms, context)
+        return LaneRecord(lane.clock_ms, lane.next, lane.surveyed_ms, context, lane.ticked_ms)
 
 
 def _part_key(key: bytes, number: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Final, Protocol
 
-from faultlens.clock import monotonic_s
+from faultlens.clock import SECOND_MS, monotonic_s
 from faultlens.errors import WorldError
 from faultlens.events import DeadLetter
 from faultlens.meters import RoleMeters
@@ -15,6 +15,8 @@ from streams.live.changelog import Change, Changelog, DamagedError
 from streams.runtime.records import Batch, Record, Role, Sent
 from streams.runtime.task import Task
 
+# Contract, "Silence": ticks come each second; when more than this lies between two, nobody was there to hear.
+HOLE_MS: Final = 3 * SECOND_MS
 # One lane thinks at a time: threads that compete for the interpreter starve the one that keeps us in the group.
 _STEPPING: Final = Lock()
 
@@ -55,7 +57,7 @@ class Lane:
         try:
             with _STEPPING:
                 states, lane = self._changelog.restore(found.items())
-                self._task = Task(self.role, self.number, states=states, lane=lane, ticking=True)
+                self._task = Task(self.role, self.number, states=states, lane=lane, ticking=True, hole_ms=HOLE_MS)
         except DamagedError as error:
             raise WorldError(f"the states of lane {self.role.name}/{self.number} are no use: {error}") from error
         self.is_open = True

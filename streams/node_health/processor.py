@@ -285,7 +285,7 @@ class NodeHealthProcessor:
         """Return the record as silent when the cluster's count says that this node alone, not we, went quiet."""
         if not record.covered or record.silent_since_ms is not None or record.removed is not None:
             return record, []
-        blind_ms = context.blind_until_ms.get(record.cluster, 0)
+        blind_ms = max(context.blind_until_ms.get(record.cluster, 0), context.blind_ms)
         third_ms = max(record.reported_ms, blind_ms) + MISSED_INTERVALS * record.interval_ms
         census = context.census.get(record.cluster)
         if now_ms < third_ms:

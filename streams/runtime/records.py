@@ -54,13 +54,15 @@ class Sent(Struct, frozen=True, gc=False):
 class LaneRecord(Struct, frozen=True):
     """What a lane knows of itself, saved with every batch: it decides what is skipped after a crash.
 
-    `next` is the offset after the last record taken, by topic; `surveyed_ms` the time of the last survey.
+    `next` is the offset after the last record taken, by topic; `surveyed_ms` the time of the last survey; `ticked_ms`
+    that of the last tick.
     """
 
     clock_ms: int = 0
     next: dict[str, int] = {}
     surveyed_ms: int | None = None
     context: Context = Context()
+    ticked_ms: int | None = None
 
 
 class Batch(Struct, frozen=True):

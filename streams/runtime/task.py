@@ -62,7 +62,10 @@ def _decoder_of(topic: str) -> Decoder:
 
 
 class Task:
-    """A lane of a role. `ticking`: only the role's first topic moves the clock (live, where it carries ticks)."""
+    """A lane of a role. `ticking`: only the role's first topic moves the clock (live, where it carries ticks).
+
+    `hole_ms`: when more than this lies between two ticks, nobody was there to hear (None: they are not so regular).
+    """
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class Task:
         states: StateStore | None = None,
         lane: LaneRecord | None = None,
         ticking: bool = False,
+        hole_ms: int | None = None,
     ) -> None:
         lane = lane or LaneRecord()
         self.role = role
@@ -84,12 +88,14 @@ class Task:
         self._processor = role.processor
         self._source = f"faultlens/{role.name}"
         self._decode = {topic: _decoder_of(topic).decode for topic in role.topics}
+        self._hole_ms = hole_ms
         self._clock_topics = frozenset(role.topics[:1] if ticking else role.topics)
         self._next = dict(lane.next)
         self._wakes = Wakes((key, kept.wake_ms) for key, kept in self.states.items() if kept.wake_ms is not None)
         self._every_ms = role.processor.survey_every_ms
         self._surveyed_ms = lane.surveyed_ms
         self._surveys_of_gap = 0
+        self._ticked_ms = lane.ticked_ms
         self._rate = FailureRate()
         self._changed: dict[str, None] = {}
         self._sent: list[Sent] = []
@@ -124,7 +130,7 @@ class Task:
     @property
     def lane(self) -> LaneRecord:
         """What the lane knows of itself now."""
-        return LaneRecord(self.clock_ms, dict(self._next), self._surveyed_ms, self.context)
+        return LaneRecord(self.clock_ms, dict(self._next), self._surveyed_ms, self.context, self._ticked_ms)
 
     # --- records ---------------------------------------------------------------------------------------
 
@@ -148,6 +154,14 @@ class Task:
             return
         if event is not None:
             self._on_event(event, record)
+        elif self._hole_ms is not None:
+            self._tick(record.arrived_ms, self._hole_ms)
+
+    def _tick(self, at_ms: int, hole_ms: int) -> None:
+        """Note that time went on; after a hole every silence begins anew."""
+        if self._ticked_ms is not None and at_ms - self._ticked_ms > hole_ms:
+            self.context = replace(self.context, blind_ms=at_ms)
+        self._ticked_ms = at_ms
 
     def _event(self, record: Record) -> Event | None:
         """Return the event of a record, with the time it is processed at; None: it is a tick."""

@@ -99,7 +99,7 @@ def test_a_context_is_written_when_it_has_changed() -> None:
 
 
 def test_a_newer_programs_states_are_refused() -> None:
-    newer = {b"l": msgspec.msgpack.encode((1, {}, None, FORMAT + 1))}
+    newer = {b"l": msgspec.msgpack.encode((1, {}, None, None, FORMAT + 1))}
     with pytest.raises(DamagedError, match="of a newer program"):
         Changelog(TOY).restore(newer.items())
 
