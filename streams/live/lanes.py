@@ -57,12 +57,16 @@ class _Place:
         self.task: asyncio.Task[None] | None = None
 
     def leave(self) -> None:
-        """Let nothing begin here any more; what waits is dropped, and whoever waits to bring more is let go."""
+        """Let nothing begin here any more."""
         self.leaving = True
-        while not self.waiting.empty():
-            self.waiting.get_nowait()
         if self.task is not None and not self.busy:
             self.task.cancel()
+
+    async def clear(self) -> None:
+        """Drop what waits, and let go whoever waits to bring more."""
+        while not self.waiting.empty():
+            self.waiting.get_nowait()
+            await asyncio.sleep(0)
 
     async def gathered(self) -> list[Run]:
         """Return the next runs: what comes within a moment of the first, up to the size of a batch.
@@ -137,6 +141,8 @@ class Lanes:
         for place in places:
             place.leave()
         await asyncio.gather(*(place.task for place in places if place.task is not None), return_exceptions=True)
+        for place in places:
+            await place.clear()
 
     async def put(self, number: int, run: Run) -> bool:
         """Hand a run to its lane, waiting while that is full; return False if the lane is not here any more."""
