@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final, Literal
@@ -23,6 +24,7 @@ from faultlens.meters import RoleMeters
 from faultlens.metrics import RoleMetrics
 from faultlens.supervisor import Supervisor
 from streams.app import RoleWorker, Setup
+from streams.runtime.records import Role
 
 ROLES: Final = ("node", "job", "context", "objectives")
 ALL: Final = "all"
@@ -74,11 +76,14 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     recorded = clock == "recorded"
     roles = load_roles(catalogue or (), signatures or (), objectives, PLAYED if recorded else LIVE)
     connection = load_connection(brokers)
-    partitions = demand(connection)
-    chosen = next(each for each in roles if each.name == role)
+    setup = Setup(connection, demand(connection), group, recorded, ticks, session_s)
+    _run(next(each for each in roles if each.name == role), setup, metrics)
+
+
+def _run(role: Role, setup: Setup, metrics: str | None) -> None:
+    """Run the worker of one role until it is told to stop."""
     with TemporaryDirectory(prefix="faultlens-") as data:
-        setup = Setup(connection, partitions, group, recorded, ticks, session_s, Path(data))
-        worker = RoleWorker(chosen, setup)
+        worker = RoleWorker(role, replace(setup, data=Path(data)))
         with _shown(metrics, worker.meters):
             worker.run()
 
