@@ -26,6 +26,8 @@ Arrival = Callable[[Consumed], Record]
 class Log(Protocol):
     """Where a lane's states come from and its batches go, whole or not at all."""
 
+    @property
+    def retries(self) -> int: ...
     def open(self) -> dict[bytes, bytes]: ...
     def write(self, sent: Iterable[Sent], changes: Iterable[Change]) -> None: ...
 
@@ -43,6 +45,7 @@ class Lane:
         self._changelog = Changelog(role)
         self._task: Task | None = None
         self._written: object = None
+        self._retries = 0
 
     @property
     def task(self) -> Task:
@@ -91,6 +94,8 @@ class Lane:
     def _tell(self, batch: Batch, took_s: float) -> None:
         meters, clock_ms = self._meters, batch.lane.clock_ms
         meters.committing.observe(took_s)
+        meters.retries += self._log.retries - self._retries
+        self._retries = self._log.retries
         for record in batch.sent:
             meters.tell(record.topic, record.event, clock_ms)
             letter = record.event.data

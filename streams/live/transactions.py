@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from time import sleep
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from faultlens.clock import monotonic_s
 from faultlens.codec import encode
 from faultlens.errors import WorldError
 from faultlens.kafka import Connection, consumer_config, producer_config
@@ -15,7 +17,11 @@ from streams.live.changelog import Change
 from streams.runtime.records import Sent
 
 _OPEN_SECONDS: Final = 60.0
-_COMMIT_SECONDS: Final = 30.0
+_COMMIT_SECONDS: Final = 10.0
+_PATIENCE_SECONDS: Final = 40.0
+# Before each time that a batch is written again; each may take as long as its transaction. Together they are longer
+# than another broker takes to step in, and shorter than what the watchdog allows.
+_WAIT_SECONDS: Final = (0.1, 0.5, 1.0, 2.0)
 _READ_AT_ONCE: Final = 5_000
 _READ_SECONDS: Final = 1.0
 _SILENT_READS: Final = 60
@@ -31,6 +37,7 @@ class Ledger:
         self._topic, self._partition = changelog
         self._lanes = lanes
         self._id = transactional_id
+        self.retries = 0
         self._producer = Producer(producer_config(connection, transactional_id=transactional_id))
 
     def open(self) -> dict[bytes, bytes]:
@@ -67,17 +74,48 @@ class Ledger:
         raise WorldError(f"{self._topic}/{self._partition} is silent before its end at {end}")
 
     def write(self, sent: Iterable[Sent], changes: Iterable[Change]) -> None:
-        """Write a batch whole: what is sent, and what changes of the states. WorldError: nothing of it is there."""
-        producer = self._producer
+        """Write a batch whole: what is sent, and what changes of the states. WorldError: nothing of it is there.
+
+        What the brokers refuse for now is written again: the batch is decided, and stays as it is.
+        """
+        batch = list(sent), list(changes)
+        for wait_s in (*_WAIT_SECONDS, None):
+            try:
+                self._transaction(*batch)
+            except KafkaException as error:
+                if wait_s is None or not error.args[0].txn_requires_abort():
+                    raise _failed(f"lane {self._id} cannot write its batch", error) from error
+                self._abort()
+                self.retries += 1
+                sleep(wait_s)
+            else:
+                return
+
+    def _transaction(self, sent: Iterable[Sent], changes: Iterable[Change]) -> None:
+        self._producer.begin_transaction()
+        for record in sent:
+            self._send(record)
+        for key, value in changes:
+            self._produce(self._topic, value, key, self._partition)
+        self._ended(self._producer.commit_transaction)
+
+    def _abort(self) -> None:
         try:
-            producer.begin_transaction()
-            for record in sent:
-                self._send(record)
-            for key, value in changes:
-                self._produce(self._topic, value, key, self._partition)
-            producer.commit_transaction(_COMMIT_SECONDS)
+            self._ended(self._producer.abort_transaction)
         except KafkaException as error:
-            raise _failed(f"lane {self._id} cannot write its batch", error) from error
+            raise _failed(f"lane {self._id} cannot undo its batch", error) from error
+
+    def _ended(self, end: Callable[[float], None]) -> None:
+        """Commit or abort; an answer that does not come in time is asked for again."""
+        until_s = monotonic_s() + _PATIENCE_SECONDS
+        while True:
+            try:
+                end(_COMMIT_SECONDS)
+            except KafkaException as error:
+                if not error.args[0].retriable() or monotonic_s() > until_s:
+                    raise
+            else:
+                return
 
     def _send(self, record: Sent) -> None:
         value, key = encode(record.event), record.key.encode()

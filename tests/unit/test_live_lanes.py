@@ -50,6 +50,7 @@ class Book:
     sent: list[Sent] = field(default_factory=list)
     batches: int = 0
     fails: bool = False
+    retries: int = 0
     at_work: Flag = field(default_factory=Flag)
     may_go_on: Flag = field(default_factory=Flag)
 
