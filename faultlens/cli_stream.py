@@ -49,7 +49,7 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     ticks: Annotated[bool, typer.Option("--ticks/--no-ticks", help="Append the time to the log each second.")] = True,
     session_s: Annotated[
         float, typer.Option(min=6, max=300, help="A worker not heard of for these seconds has lost its share.")
-    ] = 30.0,
+    ] = 15.0,
     metrics: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Answer /metrics, /healthz and /readyz there, such as 127.0.0.1:9465."),

@@ -48,7 +48,7 @@ class Setup:
     group: str = "faultlens"
     recorded: bool = False
     ticks: bool = True
-    session_s: float = 30.0
+    session_s: float = 15.0
     data: Path = Path()
 
 

@@ -72,6 +72,11 @@ class Worker:
         """The exit code; None: it runs, or never did."""
         return None if self._process is None else self._process.poll()
 
+    @property
+    def pid(self) -> int | None:
+        """The process's id; None: it was not started."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Start it, also anew."""
         with self._log.open("ab") as log:
