@@ -148,7 +148,7 @@ def decide(matches: Iterable[Match]) -> LogVerdict:
 def _read(matches: Sequence[Match]) -> _Reading:
     begins = _terminal_episode(matches)
     evidence = [match for match in matches if match.role in {"root", "cascade", "symptom"}]
-    episode = _without_mere_names([match for match in evidence if match.offset >= begins])
+    episode = _without_mere_names(_without_parts([match for match in evidence if match.offset >= begins]))
     return _Reading(
         roots=_by_line(match for match in episode if match.role == "root"),
         symptoms=_by_line(match for match in episode if match.role == "symptom"),
@@ -159,9 +159,30 @@ def _read(matches: Sequence[Match]) -> _Reading:
 
 
 def _terminal_episode(matches: Iterable[Match]) -> int:
-    """Where the last episode begins: at the last but one sign of progress, or at the start."""
-    steps = sorted(match.offset for match in matches if match.role == "progress")
-    return steps[-STEPS_THAT_CLEAR] if len(steps) >= STEPS_THAT_CLEAR else 0
+    """Where the last episode begins: at the last but one sign of progress, or at the start.
+
+    A line that two signatures know is one sign; one that a progress bar wrote over is several.
+    """
+    steps: list[Match] = []
+    for match in sorted((m for m in matches if m.role == "progress"), key=lambda m: (m.offset, m.id)):
+        if not steps or match.line_number != steps[-1].line_number or match.id == steps[-1].id:
+            steps.append(match)
+    return steps[-STEPS_THAT_CLEAR].offset if len(steps) >= STEPS_THAT_CLEAR else 0
+
+
+def _without_parts(matches: Sequence[Match]) -> list[Match]:
+    """Without what only points somewhere and stands inside a longer match that is known to be a symptom."""
+    whole = [match for match in matches if match.role == "symptom" and match.strength in _EXPLICIT]
+    return [match for match in matches if match.strength == "strong" or not any(_inside(match, w) for w in whole)]
+
+
+def _inside(part: Match, whole: Match) -> bool:
+    return (
+        part.role == "root"
+        and part.span < whole.span
+        and whole.offset <= part.offset
+        and part.offset + part.span <= whole.offset + whole.span
+    )
 
 
 def _without_mere_names(matches: Sequence[Match]) -> list[Match]:

@@ -86,6 +86,15 @@ class _Located:
         stop = _SENTENCE_END.search(self.data, position, end)
         return end if stop is None else stop.end()
 
+    def aside_end(self, position: int) -> int | None:
+        """Where the parentheses end that `position` stands in; nothing if it stands in none on its line."""
+        begin, end = self.line_start(self.line_number(position)), self.line_end(position)
+        opened = self.data.rfind(b"(", begin, position + 1)
+        if opened < 0 or self.data.rfind(b")", opened, position) >= 0:
+            return None
+        closed = self.data.find(b")", position, end)
+        return None if closed < 0 else closed + 1
+
     def characters(self, start: int, end: int) -> int:
         return end - start if self._ascii else len(self.data[start:end].decode("utf-8", "ignore"))
 
@@ -171,12 +180,16 @@ class _Masks:
         return any(start <= position < end for start, end in self._of_line[line_number])
 
     def _around(self, line_number: int) -> Iterator[_Span]:
-        """Advice masks to the end of its sentence; a quote what it matches, which may begin on the line before."""
+        """Advice masks to the end of its sentence, an aside in parentheses to theirs.
+
+        A quote masks what it matches, which may begin on the line before.
+        """
         data = self._located.data
         before, begin = (self._located.line_start(number) for number in (max(line_number - 1, 1), line_number))
         end = self._located.line_end(begin)
         for found in self._compiled.advice.finditer(data, begin, end):
-            yield found.start(), self._located.sentence_end(found.end())
+            aside = self._located.aside_end(found.end() - 1)
+            yield found.start(), self._located.sentence_end(found.end()) if aside is None else max(aside, found.end())
         for found in self._compiled.quotes.finditer(data, before, end):
             yield found.span()
 
