@@ -148,4 +148,4 @@ def _lines(matches: Iterable[Match], deciding: Line | None, first_line: int) -> 
 
 
 def _line(match: Match, first_line: int) -> Line:
-    return Line(line=match.line_number + first_line - 1, text=match.text, signature=match.id, found=match.groups)
+    return Line(line=match.log_line + first_line - 1, text=match.text, signature=match.id, found=match.groups)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import re2
 
 from faultlens.signatures.model import TEXT_LIMIT, Match, Role, Signature, Where
-from faultlens.signatures.normalise import normalise
+from faultlens.signatures.normalise import Normalised, normalise
 
 # Of a line that a loop prints a thousand times the first and the last ones say everything.
 OCCURRENCES_KEPT: Final = 4
@@ -62,9 +62,10 @@ def _any_of(signatures: Iterable[Signature], *, role: Role) -> Any:
 class _Located:
     """A text with what is needed to say on which line a byte stands."""
 
-    def __init__(self, text: str) -> None:
-        self.data = text.encode("utf-8", "replace")
-        self._ascii = len(self.data) == len(text)
+    def __init__(self, normalised: Normalised) -> None:
+        self.data = normalised.text.encode("utf-8", "replace")
+        self._ascii = len(self.data) == len(normalised.text)
+        self._log_lines = normalised.log_lines
         self._starts = [0]
         position = self.data.find(b"\n")
         while position >= 0:
@@ -73,6 +74,10 @@ class _Located:
 
     def line_number(self, position: int) -> int:
         return bisect_right(self._starts, position)
+
+    def log_line(self, position: int) -> int:
+        line_number = self.line_number(position)
+        return self._log_lines[line_number - 1] if self._log_lines else line_number
 
     def line_start(self, line_number: int) -> int:
         return self._starts[line_number - 1]
@@ -223,6 +228,7 @@ def _match(signature: Signature, groups: Mapping[str, int], found: Any, located:
         cause_code=signature.cause_code,
         cause_class=signature.cause_class,
         line_number=located.line_number(start),
+        log_line=located.log_line(start),
         offset=located.characters(0, start),
         span=located.characters(start, end),
         text=located.line_around(start),

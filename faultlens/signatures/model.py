@@ -62,7 +62,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 class Match(msgspec.Struct, frozen=True, kw_only=True):
     """A signature found in a text: which one, what it means, and where it stands.
 
-    `line_number` counts from 1. `offset` counts characters from 0 in the text without terminal colours.
+    `line_number` counts from 1 and `offset` characters from 0 in the text as it was read: without terminal colours,
+    and unwrapped where lines were JSON; `log_line` is the line of the log as it was given.
     `span` is the number of characters that the pattern covered; `text` is the line, at most 200 characters.
     """
 
@@ -73,6 +74,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     cause_code: str
     cause_class: CauseClass
     line_number: int
+    log_line: int
     offset: int
     span: int
     text: str

@@ -143,3 +143,20 @@ def test_the_order_in_which_matches_are_given_does_not_matter(lines: list[str], 
     verdict = decide(matches)
     random.shuffle(matches)  # type: ignore[attr-defined]
     assert decide(matches) == verdict
+
+
+def test_what_only_points_somewhere_inside_a_known_symptom_is_part_of_it() -> None:
+    verdict = of("slurmstepd: error: pyxis:  enroot-switchroot: failed to execute: /bin/sh: No such file or directory")
+    assert (verdict.cause_code, verdict.basis) == ("platform.runtime.container", "assumed")
+
+
+def test_a_line_that_two_signs_of_progress_know_is_one_step() -> None:
+    both = "Epoch 0 |   Training | Steps: 95 | Loss: 24.18"
+    out_of_memory = "slurmstepd: error: Exceeded job memory limit"
+    assert of(both, out_of_memory, both).basis == "supported"
+    assert of(out_of_memory, both, both).basis == "assumed"
+
+
+def test_a_progress_bar_that_is_written_over_is_as_many_steps_as_it_shows() -> None:
+    bar = "\r".join(f"{n}%|#    | {n}/100 [00:10<01:30,  1.00it/s]" for n in range(3))
+    assert of(ILLEGAL_ACCESS, bar).basis == "assumed"

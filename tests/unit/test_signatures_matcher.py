@@ -54,10 +54,40 @@ def test_a_match_says_its_line_its_place_and_what_was_named(small: SignatureSet)
 
 
 def test_offsets_count_characters_and_lines_are_those_of_the_log(small: SignatureSet) -> None:
-    text = "größer\r\nüber\nboom on gpu_1\n"
+    text = "größer\nüber\nboom on gpu_1\n"
     (match,) = small.scan(text)
     assert text[match.offset :].startswith("boom")
-    assert match.line_number == 3
+    assert (match.line_number, match.log_line) == (3, 3)
+
+
+def test_the_line_ends_of_windows_are_line_ends(small: SignatureSet) -> None:
+    assert found(small.scan("one\r\nboom\r\ntwo\r\n")) == [("test.boom", 2)]
+
+
+def test_lines_of_a_container_log_are_read_as_what_the_program_wrote() -> None:
+    wrote = ["step 1", "KeyError: 'labels'"]
+    lines = [json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2026-10-12T04:11:09Z"}) for line in wrote]
+    (match,) = KNOWN.scan("\n".join(lines))
+    assert (match.id, match.line_number, match.log_line, match.text) == ("python.key_name", 2, 2, wrote[1])
+
+
+def test_a_structured_line_can_hold_many_and_is_still_one_line_of_the_log() -> None:
+    traceback = "Traceback (most recent call last):\n  File \"/opt/a.py\", line 3, in f\n    g()\nKeyError: 'a'"
+    log = "\n".join(["started", json.dumps({"severity": "ERROR", "message": traceback}), "ValueError: 2"])
+    assert [(m.id, m.line_number, m.log_line) for m in KNOWN.scan(log)] == [
+        ("python.key_name", 5, 2),
+        ("python.value_name", 6, 3),
+    ]
+
+
+def test_the_error_beside_a_structured_message_is_read() -> None:
+    line = json.dumps({"level": "error", "msg": "step failed", "error": "CUDA out of memory", "took": 2})
+    assert [(m.id, m.text) for m in KNOWN.scan(f"{line}\n")] == [("cuda.out_of_memory", "CUDA out of memory")]
+
+
+@pytest.mark.parametrize("line", ["{'loss': 2.0}", '{"loss": 2.0}', '{"message": 3}', "[1]", '{"message": "cut', "{" * 9])
+def test_what_is_no_structured_message_is_read_as_it_is(line: str, small: SignatureSet) -> None:
+    assert [(m.log_line, m.text) for m in small.scan(f"{line}\n{{}}\nboom")] == [(3, "boom")]
 
 
 def test_the_ends_of_a_pattern_are_the_ends_of_a_line(small: SignatureSet) -> None:
@@ -75,6 +105,13 @@ def test_advice_masks_the_rest_of_its_sentence_and_no_more(small: SignatureSet) 
     assert found(small.scan("boom on gpu_1 maybe boom on gpu_2. boom on gpu_3")) == [
         ("test.boom", 1), ("test.hint", 1), ("test.boom", 1),
     ]  # fmt: skip
+
+
+def test_advice_in_parentheses_masks_to_their_end(small: SignatureSet) -> None:
+    aside = small.scan("boom on gpu_1 (maybe boom on gpu_2) boom on gpu_3")
+    assert [match.groups for match in aside if match.id == "test.boom"] == [{"node": "gpu_1"}, {"node": "gpu_3"}]
+    assert found(small.scan("(a) maybe boom on gpu_2 (b)")) == [("test.hint", 1)]
+    assert found(small.scan("(maybe boom on gpu_2")) == [("test.hint", 1)]
 
 
 def test_quoted_source_code_is_never_found(small: SignatureSet) -> None:
