@@ -129,14 +129,13 @@ def low_bandwidth(ledger: Ledger, slow: SlowRanks, observations: Iterable[Observ
 
     A single slow rank holds the others up too: then that is the finding. Of several links the earliest is named.
     """
-    if persistent(slow):
+    links = [seen for seen in observations if seen.open and seen.cause_code.startswith(LINK_CAUSES)]
+    if not links or persistent(slow):
         return None
     ratio = recent_slowdown(ledger)
     if ratio is None or ratio < LOW_BANDWIDTH_RATIO:
         return None
-    links = [seen for seen in observations if seen.open and seen.cause_code.startswith(LINK_CAUSES)]
-    first = min(links, key=lambda seen: (seen.since_ms, seen.id), default=None)
-    return None if first is None else LowBandwidth(first, ratio)
+    return LowBandwidth(min(links, key=lambda seen: (seen.since_ms, seen.id)), ratio)
 
 
 # --- crash loops -----------------------------------------------------------------------------------------

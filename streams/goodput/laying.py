@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from faultlens.events import Category
-from streams.goodput.legs import KNOWN_BY_SAVE, Leg, View, first_record_ms, gaps, length, loss_name
+from streams.goodput.legs import KNOWN_BY_SAVE, Leg, View, first_record_ms, length, loss_name, spaced
 from streams.goodput.model import (
     SILENT_START_MS,
     SLOW_SHARE,
@@ -43,8 +44,7 @@ def lay_leg(leg: Leg, view: View, ledger: Ledger) -> Iterator[Piece]:
         return
     if not leg.anchored:
         yield from _lead_in(leg, view, ledger)
-    for before, mark in gaps(leg):
-        yield from _gap(before, mark, view)
+    yield from _gaps(leg, view)
     yield from _tail(leg, view, ledger)
 
 
@@ -117,6 +117,24 @@ def _slow_ms(work_ms: int, steps: int, view: View, mark: Step) -> int:
     if pace is None or work_ms / steps <= pace.slow_from_ms:
         return 0
     return min(work_ms, max(0, work_ms - round(steps * pace.median_ms)))
+
+
+def _gaps(leg: Leg, view: View) -> Iterator[Piece]:
+    """Return what the time between steps was spent on; neighbours in which nothing happened but work are one piece."""
+    pace = view.paces.get(view.sizes[0].gpus)
+    slow_from_ms = (math.inf if pace is None else pace.slow_from_ms) if view.is_plain else -1.0
+    worked_from_ms = worked_to_ms = leg.marks[0].at_ms
+    for before, mark, took_ms in spaced(leg, view):
+        worked = took_ms == mark.at_ms - before.at_ms
+        if worked and took_ms / (mark.step - before.step) <= slow_from_ms:
+            worked_to_ms = mark.at_ms
+            continue
+        if worked_from_ms < worked_to_ms:
+            yield Piece("productive", worked_from_ms, worked_to_ms)
+        yield from _gap(before, mark, view)
+        worked_from_ms = worked_to_ms = mark.at_ms
+    if worked_from_ms < worked_to_ms:
+        yield Piece("productive", worked_from_ms, worked_to_ms)
 
 
 def _gap(before: Step, mark: Step, view: View) -> Iterator[Piece]:

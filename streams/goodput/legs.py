@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
+from typing import Final
 
 from streams.goodput.model import MIN_SAMPLES, Keep, Ledger, Pace, Piece, Save, Size, Step
 
@@ -65,6 +67,11 @@ class View:
         known = {} if self.known is None else {self.known.gpus: self.known}
         return {**known, **_paces(self)}
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the attempt kept its size and nobody said that it was stuck."""
+        return len(self.sizes) == 1 and not self.stalls_ms
+
     def free(self, from_ms: int, to_ms: int) -> list[tuple[int, int]]:
         """Return the parts of [from_ms, to_ms) in which nothing was saved or restored."""
         spans, cursor = [], from_ms
@@ -121,8 +128,22 @@ def length(spans: Iterable[tuple[int, int]]) -> int:
     return sum(stop - start for start, stop in spans)
 
 
+# What led to an end is asked half a dozen times in one step, always of the same ledger. That never changes, and its
+# contents would take longer to compare than to arrange: which object it is tells enough.
+_RECENT: Final[deque[tuple[Ledger, int, View]]] = deque(maxlen=4)
+
+
 def view_of(ledger: Ledger, until_ms: int) -> View:
     """Return the evidence after `settled_ms` and before `until_ms`, arranged."""
+    for known, known_until_ms, view in _RECENT:
+        if known is ledger and known_until_ms == until_ms:
+            return view
+    view = _arranged(ledger, until_ms)
+    _RECENT.append((ledger, until_ms, view))
+    return view
+
+
+def _arranged(ledger: Ledger, until_ms: int) -> View:
     holes = holes_of(ledger.saves, ledger.settled_ms, until_ms)
     return View(
         legs_of(ledger, until_ms),
@@ -154,49 +175,90 @@ def holes_of(saves: Iterable[Save], start_ms: int, stop_ms: int) -> list[Piece]:
     return holes
 
 
-def _told(ledger: Ledger, until_ms: int) -> list[tuple[int, int, Step | Save]]:
-    """Return steps, and saves as far as they tell of steps or restarts, in order of time; a step before a restore."""
-    start = ledger.settled_ms
-    told: list[tuple[int, int, Step | Save]] = [
-        (max(start, step.at_ms), 0, step) for step in ledger.steps if step.at_ms <= until_ms
-    ]
-    # What began before the settled time is told already, and only goes on taking time.
-    settled = start > ledger.from_ms
-    told += [
-        (max(start, save.from_ms), 2 if save.restored else 1, save)
-        for save in ledger.saves
-        if save.from_ms < until_ms and not (settled and save.from_ms < start)
-    ]
-    return sorted(told, key=lambda entry: (entry[0], entry[1], entry[2].step))
-
-
 def legs_of(ledger: Ledger, until_ms: int) -> list[Leg]:
     """Return the legs between `settled_ms` and `until_ms`: at least one."""
+    walk = _Walk(ledger, until_ms)
+    saves = _saves_told(ledger, until_ms)
+    following = next(saves, None)
+    for step in _steps_told(ledger, until_ms):
+        while following is not None and following[0] < step.at_ms:
+            walk.take_save(*following)
+            following = next(saves, None)
+        walk.take_step(step)
+    while following is not None:
+        walk.take_save(*following)
+        following = next(saves, None)
+    return walk.legs
+
+
+def _steps_told(ledger: Ledger, until_ms: int) -> Sequence[Step]:
+    """Return the steps in order of time, none before the settled time; of the same time the lower first."""
+    start, steps = ledger.settled_ms, ledger.steps
+    count = bisect_right(steps, until_ms, key=_at_ms)
+    if not steps or steps[0].at_ms > start:
+        return steps[:count]
+    early = bisect_right(steps, start, 0, count, key=_at_ms)
+    before = sorted((Step(start, step.step, step.took_ms) for step in steps[:early]), key=_number)
+    return (*before, *steps[early:count])
+
+
+def _at_ms(step: Step) -> int:
+    return step.at_ms
+
+
+def _number(step: Step) -> int:
+    return step.step
+
+
+def _saves_told(ledger: Ledger, until_ms: int) -> Iterator[tuple[int, Save]]:
+    """Yield the saves as far as they tell of steps or restarts, in order of time; of the same time a restore last."""
     start = ledger.settled_ms
-    restoring = [save.to_ms for save in ledger.saves if save.restored and save.from_ms < start]
-    floor = max(start, ledger.started_ms or start, *restoring)
-    leg = Leg(start, until_ms, floor, ledger.base_step, first=not ledger.begun, broke_ms=start)
-    if ledger.anchor is not None:
-        leg.marks, leg.anchored = [Step(start, ledger.anchor.step, ledger.anchor.took_ms)], True
-        leg.anchor_ms = ledger.anchor.at_ms
-    legs = [leg]
-    reported = leg.marks[-1].step if leg.marks else None
-    for at_ms, _, entry in _told(ledger, until_ms):
-        leg = legs[-1]
-        last = leg.marks[-1].step if leg.marks else None
-        if isinstance(entry, Save):
-            if entry.restored:
-                legs.append(_restored(legs, entry, at_ms))
-                reported = None
-            elif last is None or entry.step > last:
-                leg.marks.append(Step(at_ms, entry.step, KNOWN_BY_SAVE))
-            continue
-        if reported is not None and entry.step < reported:
-            legs.append(_restarted(legs, entry, at_ms, _saved_below(ledger, entry.step, at_ms)))
-        elif last is None or entry.step > last:
-            leg.marks.append(Step(at_ms, entry.step, entry.took_ms))
-        reported = entry.step
-    return legs
+    # What began before the settled time is told already, and only goes on taking time.
+    settled = start > ledger.from_ms
+    told = [
+        (max(start, save.from_ms), save.restored, save.step, number)
+        for number, save in enumerate(ledger.saves)
+        if save.from_ms < until_ms and not (settled and save.from_ms < start)
+    ]
+    return ((at_ms, ledger.saves[number]) for at_ms, _, _, number in sorted(told))
+
+
+class _Walk:
+    """Goes through an attempt's evidence in order of time and begins a new leg where the job went back."""
+
+    def __init__(self, ledger: Ledger, until_ms: int) -> None:
+        self._ledger = ledger
+        start = ledger.settled_ms
+        restoring = [save.to_ms for save in ledger.saves if save.restored and save.from_ms < start]
+        floor = max(start, ledger.started_ms or start, *restoring)
+        leg = Leg(start, until_ms, floor, ledger.base_step, first=not ledger.begun, broke_ms=start)
+        if ledger.anchor is not None:
+            leg.marks, leg.anchored = [Step(start, ledger.anchor.step, ledger.anchor.took_ms)], True
+            leg.anchor_ms = ledger.anchor.at_ms
+        self.legs = [leg]
+        self._marks = leg.marks
+        self._reported = leg.marks[-1].step if leg.marks else None
+
+    def take_step(self, step: Step) -> None:
+        """Take a step at the time when it was complete: a mark, unless it repeats one, or the first of a new leg."""
+        if self._reported is not None and step.step < self._reported:
+            saved = _saved_below(self._ledger, step.step, step.at_ms)
+            self._begin(_restarted(self.legs, step, step.at_ms, saved))
+        elif not self._marks or step.step > self._marks[-1].step:
+            self._marks.append(step)
+        self._reported = step.step
+
+    def take_save(self, at_ms: int, save: Save) -> None:
+        """Take a save, which tells of a step that nobody reported, or a restore."""
+        if save.restored:
+            self._begin(_restored(self.legs, save, at_ms))
+            self._reported = None
+        elif not self._marks or save.step > self._marks[-1].step:
+            self._marks.append(Step(at_ms, save.step, KNOWN_BY_SAVE))
+
+    def _begin(self, leg: Leg) -> None:
+        self.legs.append(leg)
+        self._marks = leg.marks
 
 
 def _restored(legs: list[Leg], save: Save, at_ms: int) -> Leg:
@@ -233,18 +295,29 @@ def gaps(leg: Leg) -> Iterator[tuple[Step, Step]]:
     return pairwise(leg.marks)
 
 
+def spaced(leg: Leg, view: View) -> Iterator[tuple[Step, Step, int]]:
+    """Yield each pair of neighbouring marks of a leg, and how long nothing was saved or restored between them."""
+    holes, index, count = view.holes, 0, len(view.holes)
+    for before, mark in gaps(leg):
+        while index < count and holes[index].to_ms <= before.at_ms:
+            index += 1
+        undisturbed = index == count or holes[index].from_ms >= mark.at_ms
+        yield before, mark, mark.at_ms - before.at_ms if undisturbed else view.free_ms(before.at_ms, mark.at_ms)
+
+
 def _paces(view: View) -> dict[int, Pace]:
     """Return the pace for each number of GPUs that has samples enough; disturbed gaps are left out."""
     samples: dict[int, list[tuple[float, int]]] = {}
-    steady = len(view.sizes) == 1 and not view.stalls_ms
     for leg in view.legs:
         first = leg.marks[0] if leg.marks and not leg.anchored else None
         if first is not None and first.took_ms > 0:
             samples.setdefault(view.gpus_at(first.at_ms), []).append((first.took_ms, first_record_ms(leg)))
+        if view.is_plain:
+            own = [(took / (mark.step - before.step), took) for before, mark, took in spaced(leg, view) if took]
+            samples.setdefault(view.sizes[0].gpus, []).extend(own)
+            continue
         for before, mark in gaps(leg):
-            if not steady and (
-                view.resized(before.at_ms, mark.at_ms) or view.stall(before.at_ms, mark.at_ms) is not None
-            ):
+            if view.resized(before.at_ms, mark.at_ms) or view.stall(before.at_ms, mark.at_ms) is not None:
                 continue
             free_ms = view.free_ms(before.at_ms, mark.at_ms)
             if not free_ms:

@@ -8,7 +8,7 @@ from statistics import median
 
 from faultlens.clock import SECOND_MS
 from streams.goodput.laying import interval_of, stall_after_ms
-from streams.goodput.legs import Leg, View, keeps_of, legs_of, view_of
+from streams.goodput.legs import Leg, View, keeps_of, view_of
 from streams.goodput.model import MIN_SAMPLES, STALL_AT_LEAST_MS, Ledger, Size, Step
 from streams.goodput.tiling import latest_ms, pace_now
 
@@ -68,7 +68,7 @@ def steps_after(ledger: Ledger, at_ms: int) -> int:
     last_ms = last_progress_ms(ledger)
     if last_ms is None or last_ms <= at_ms:
         return 0
-    return sum(_steps_after(leg, at_ms) for leg in legs_of(ledger, latest_ms(ledger)))
+    return sum(_steps_after(leg, at_ms) for leg in view_of(ledger, latest_ms(ledger)).legs)
 
 
 def _steps_after(leg: Leg, at_ms: int) -> int:

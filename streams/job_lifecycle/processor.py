@@ -11,11 +11,13 @@ from msgspec.structs import replace
 from faultlens import topics
 from faultlens.codec import Event, fingerprint
 from faultlens.events import (
+    JobAlive,
     JobAllocated,
     JobCheckpoint,
     JobEnded,
     JobLabelled,
     JobPending,
+    JobProgress,
     JobResized,
     JobSubmitted,
     RankExited,
@@ -101,25 +103,11 @@ class JobLifecycleProcessor:
         if _is_one_of_many(before, attempt, event):
             job = replace(job, attempts=with_attempt(job, attempt))
             return Effects(job, (), self._next_wake(job, now_ms))
-        emits: list[Emit] = []
-        if isinstance(event.data, JobAllocated | JobResized):
-            new = [slot for node, slot in attempt.slots.items() if before.slots.get(node) != slot]
-            emits += telling.held(job, attempt, new, now_ms)
-            attempt = replace(attempt, told=None) if new or isinstance(event.data, JobResized) else attempt
-        if isinstance(event.data, JobResized):
-            gone = [slot for node, slot in before.slots.items() if node not in {*attempt.slots, *attempt.gone}]
-            emits += telling.left(job, attempt, gone, event.time_ms, now_ms)
-        if before.closed is not None and attempt.closed is None and attempt.end is None:
-            emits += telling.held(job, attempt, list(attempt.slots.values()), now_ms)
-        if isinstance(event.data, JobEnded):
-            emits += preempting.asking(job, attempt, now_ms)
-        if before.allocated_ms is None and attempt.allocated_ms is not None:
-            emits += bookkeeping.queued(job, attempt, now_ms)
-        if isinstance(event.data, JobCheckpoint):
-            attempt, records = bookkeeping.written(job, attempt, now_ms)
-            emits += records
+        attempt, emits = _told(job, before, attempt, event, now_ms)
         attempt, findings = noticing.while_running(job, attempt, event, now_ms)
         job = replace(job, attempts=with_attempt(job, attempt))
+        if not findings and _only_goes_on(job, before, attempt, event):
+            return Effects(job, (), self._next_wake(job, now_ms))
         touched = [attempt.attempt]
         if _concerns_earlier(event):
             touched = [n for n in job.attempts if n != attempt.attempt] + touched
@@ -169,9 +157,9 @@ class JobLifecycleProcessor:
         for number in [*job.attempts]:
             if number not in due:
                 continue
-            known = stub_of(job.attempts[number])
-            attempt, more = self._up_to_date(job, job.attempts[number], context, now_ms)
-            if stub_of(attempt) != known:
+            known = job.attempts[number]
+            attempt, more = self._up_to_date(job, known, context, now_ms)
+            if attempt is not known and stub_of(attempt) != stub_of(known):
                 due.update(later for later in job.attempts if later > number)
             job = replace(job, attempts={**job.attempts, number: attempt})
             attempt, found = noticing.looping(job, attempt, now_ms)
@@ -214,12 +202,14 @@ class JobLifecycleProcessor:
 
     def _due(self, job: JobRecord, attempt: Attempt, now_ms: int) -> list[int]:
         """Return the times at which something about the attempt is due."""
-        due = [
-            ending.due_ms(job, attempt),
-            bookkeeping.due_ms(attempt),
-            counting.due_ms(job, attempt, self._limits),
-            resting.due_ms(attempt),
-        ]
+        if attempt.end is None:
+            due = [
+                ending.due_ms(job, attempt),
+                bookkeeping.due_ms(attempt),
+                counting.due_ms(job, attempt, self._limits),
+            ]
+        else:
+            due = [resting.due_ms(attempt)]
         for loss in attempt.losses:
             if not attempt.takes_over(loss) and (loss.decision is None or not loss.decision.finalised):
                 answered = all(slot.node in loss.answers for slot in loss.lost)
@@ -255,6 +245,28 @@ def _forgotten(job: JobRecord, number: int) -> bool:
     return number in job.folded or (len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts))
 
 
+def _told(job: JobRecord, before: Attempt, attempt: Attempt, event: Event, now_ms: int) -> tuple[Attempt, list[Emit]]:
+    """Return the attempt with what the record makes known told to nodes and other jobs, and its ledger written."""
+    emits: list[Emit] = []
+    if isinstance(event.data, JobAllocated | JobResized):
+        new = [slot for node, slot in attempt.slots.items() if before.slots.get(node) != slot]
+        emits += telling.held(job, attempt, new, now_ms)
+        attempt = replace(attempt, told=None) if new or isinstance(event.data, JobResized) else attempt
+    if isinstance(event.data, JobResized):
+        gone = [slot for node, slot in before.slots.items() if node not in {*attempt.slots, *attempt.gone}]
+        emits += telling.left(job, attempt, gone, event.time_ms, now_ms)
+    if before.closed is not None and attempt.closed is None and attempt.end is None:
+        emits += telling.held(job, attempt, list(attempt.slots.values()), now_ms)
+    if isinstance(event.data, JobEnded):
+        emits += preempting.asking(job, attempt, now_ms)
+    if before.allocated_ms is None and attempt.allocated_ms is not None:
+        emits += bookkeeping.queued(job, attempt, now_ms)
+    if isinstance(event.data, JobCheckpoint):
+        attempt, records = bookkeeping.written(job, attempt, now_ms)
+        emits += records
+    return attempt, emits
+
+
 def _is_one_of_many(before: Attempt, attempt: Attempt, event: Event) -> bool:
     """Return whether nothing follows from the record by itself: an answer before the last one that is waited for, or an
     exit after the end that is only counted. A gang's thousands would each be judged with all before them.
@@ -265,6 +277,24 @@ def _is_one_of_many(before: Attempt, attempt: Attempt, event: Event) -> bool:
         known = (before.exits, before.first_exit_ms, before.closed)
         return attempt.end is not None and known == (attempt.exits, attempt.first_exit_ms, attempt.closed)
     return False
+
+
+def _only_goes_on(job: JobRecord, before: Attempt, attempt: Attempt, event: Event) -> bool:
+    """Return whether a running attempt only said that it still runs, or how far it is: most words of jobs do.
+
+    It started, that was counted, and it has nothing behind it that could change: nothing follows until something is
+    due, and that its reporter spoke just now puts off.
+    """
+    return (
+        isinstance(event.data, JobAlive | JobProgress)
+        and attempt.started_ms is not None
+        and "job_start" in attempt.counted
+        and attempt.end is None
+        and before.closed is None
+        and attempt.decision is None
+        and not (attempt.losses or attempt.resting or job.asked)
+        and attempt.alive_ms != 0
+    )
 
 
 def _concerns_earlier(event: Event) -> bool:

@@ -239,4 +239,4 @@ def cause_of(attempt: Attempt) -> Cause | None:
 def with_attempt(job: JobRecord, attempt: Attempt) -> dict[int, Attempt]:
     """Return the job's attempts with this one put in, in order."""
     attempts = {**job.attempts, attempt.attempt: attempt}
-    return dict(sorted(attempts.items()))
+    return attempts if attempt.attempt in job.attempts else dict(sorted(attempts.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
 from operator import add, sub
@@ -100,26 +101,36 @@ def counted(counters: Counters, sample: Sample, now_ms: int, window_ms: int) -> 
     """
     counters = aged(counters, now_ms, window_ms)
     start_ms = window_start_ms(now_ms, window_ms)
-    minutes, hours, sums = dict(counters.minutes), dict(counters.hours), counters.sums or NOTHING
-    for from_ms, unit_ms, shares in _spread(sample.from_ms, sample.to_ms, _parts_of(sample), counters.folded_ms):
-        if from_ms < start_ms:
-            continue
-        buckets, index = hours if unit_ms == HOUR_MS else minutes, from_ms // unit_ms
-        bucket = tuple(map(add, buckets.get(index, NOTHING), shares))
+    parts = _parts_of(sample)
+    shares = _spread(sample.from_ms, sample.to_ms, parts, counters.folded_ms)
+    if clipped := sample.from_ms < start_ms:
+        shares = tuple(share for share in shares if share[0] >= start_ms)
+        parts = tuple(map(sum, zip(NOTHING, *(share[2] for share in shares), strict=True)))
+    sums = tuple(map(add, counters.sums or NOTHING, parts))
+    return replace(
+        counters,
+        minutes=_with(counters.minutes, MINUTE_MS, shares),
+        hours=_with(counters.hours, HOUR_MS, shares),
+        sums=sums if any(sums) else (),
+        dirty=True,
+        clipped=counters.clipped + clipped,
+        bad_ms=max(counters.bad_ms, sample.to_ms) if sample.by_cause else counters.bad_ms,
+    )
+
+
+def _with(buckets: dict[int, Bucket], unit_ms: int, shares: Iterable[tuple[int, int, Bucket]]) -> dict[int, Bucket]:
+    """Return the buckets of one length with the shares of that length added."""
+    added = [(from_ms // unit_ms, parts) for from_ms, length_ms, parts in shares if length_ms == unit_ms]
+    if not added:
+        return buckets
+    buckets = dict(buckets)
+    for index, parts in added:
+        bucket = tuple(map(add, buckets.get(index, NOTHING), parts))
         if any(bucket):
             buckets[index] = bucket
         else:
             buckets.pop(index, None)
-        sums = tuple(map(add, sums, shares))
-    return replace(
-        counters,
-        minutes=minutes,
-        hours=hours,
-        sums=sums if any(sums) else (),
-        dirty=True,
-        clipped=counters.clipped + int(sample.from_ms < start_ms),
-        bad_ms=max(counters.bad_ms, sample.to_ms) if sample.by_cause else counters.bad_ms,
-    )
+    return buckets
 
 
 def _parts_of(sample: Sample) -> Bucket:
