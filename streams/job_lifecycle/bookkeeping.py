@@ -78,6 +78,14 @@ def written(job: JobRecord, attempt: Attempt, now_ms: int) -> tuple[Attempt, lis
     return attempt, emits + productive(job, attempt, flushed.changes, now_ms)
 
 
+def written_anew(known: Attempt | None, job: JobRecord, attempt: Attempt, now_ms: int) -> tuple[Attempt, list[Emit]]:
+    """Return the same as `written`, given the attempt before the step: what was written at its end is laid out once."""
+    ledger = attempt.ledger
+    if ledger is not None and ledger.closed and known is not None and known.ledger is ledger:
+        return replace(attempt, flushed_ms=now_ms), []
+    return written(job, attempt, now_ms)
+
+
 def queued(job: JobRecord, attempt: Attempt, now_ms: int) -> list[Emit]:
     """Return how long the attempt waited for its allocation, in wall time; its ledger begins after that."""
     before = job.attempts.get(attempt.attempt - 1)

@@ -82,13 +82,13 @@ class JobLifecycleProcessor:
                 return Effects(job, (), self._next_wake(job, now_ms), duplicate=True)
             job = replace(job, seen=(job.seen + mark)[-SEEN_BYTES:])
         if isinstance(event.data, JobSubmitted):
-            before, job = job, self._intake.submitted(job, event, event.data)
-            emits = counting.moved(before, job, now_ms)
-            return self._followed(job, list(job.attempts), emits, context, now_ms)
+            known, job = job, self._intake.submitted(job, event, event.data)
+            emits = counting.moved(known, job, now_ms)
+            return self._followed(known, job, list(job.attempts), emits, context, now_ms)
         if isinstance(event.data, JobPending):
-            job = self._intake.pending(job, event, event.data)
+            known, job = job, self._intake.pending(job, event, event.data)
             job, emits = noticing.waiting(job, self._limits.pending_ms, now_ms)
-            return self._followed(job, list(job.attempts), emits, context, now_ms)
+            return self._followed(known, job, list(job.attempts), emits, context, now_ms)
         if isinstance(event.data, CauseAsked):
             job, emits = preempting.remembered(job, event.data, now_ms)
             return Effects(job, emits, self._next_wake(job, now_ms))
@@ -98,7 +98,7 @@ class JobLifecycleProcessor:
         attempt = self._intake.attempt_of(job, event)
         if attempt is None or (attempt.attempt not in job.attempts and _forgotten(job, attempt.attempt)):
             return Effects(job, (), self._next_wake(job, now_ms))
-        before = attempt
+        known, before = job, attempt
         job, attempt = self._intake.take(job, attempt, event, now_ms)
         if _is_one_of_many(before, attempt, event):
             job = replace(job, attempts=with_attempt(job, attempt))
@@ -111,11 +111,12 @@ class JobLifecycleProcessor:
         touched = [attempt.attempt]
         if _concerns_earlier(event):
             touched = [n for n in job.attempts if n != attempt.attempt] + touched
-        return self._followed(job, touched, emits + findings, context, now_ms)
+        return self._followed(known, job, touched, emits + findings, context, now_ms)
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
         """Return what is due: ends nobody reported, final verdicts, words sent again, hourly ledgers."""
-        awake = resting.rested(cast("JobRecord", state), now_ms)
+        known = cast("JobRecord", state)
+        awake = resting.rested(known, now_ms)
         if awake is None:
             return Effects(None)
         job, emits = noticing.waiting(awake, self._limits.pending_ms, now_ms)
@@ -126,7 +127,7 @@ class JobLifecycleProcessor:
                 attempt, found = noticing.hang(job, attempt, now_ms)  # noqa: PLW2901
                 emits += [*records, *found]
                 job = replace(job, attempts={**job.attempts, number: attempt})
-        return self._followed(job, list(job.attempts), emits, context, now_ms)
+        return self._followed(known, job, list(job.attempts), emits, context, now_ms)
 
     def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
         """Return nothing: jobs are not looked at together."""
@@ -147,19 +148,20 @@ class JobLifecycleProcessor:
     # --- what every step ends with ---------------------------------------------------------------------
 
     def _followed(
-        self, job: JobRecord, touched: list[int], emits: list[Emit], context: Context, now_ms: int
+        self, known: JobRecord, job: JobRecord, touched: list[int], emits: list[Emit], context: Context, now_ms: int
     ) -> Effects:
         """Return the effects with the ends, verdicts, ledgers and samples of the touched attempts up to date.
 
-        How an attempt failed bears on the verdicts of those after it, and on what their recovery is charged to.
+        `known` is the job before the step: what of it is the same object still is as it was left. How an attempt
+        failed bears on the verdicts of those after it, and on what their recovery is charged to.
         """
         before, due = job, set(touched)
         for number in [*job.attempts]:
             if number not in due:
                 continue
-            known = job.attempts[number]
-            attempt, more = self._up_to_date(job, known, context, now_ms)
-            if attempt is not known and stub_of(attempt) != stub_of(known):
+            stale = job.attempts[number]
+            attempt, more = self._up_to_date(known.attempts.get(number), job, stale, context, now_ms)
+            if attempt is not stale and stub_of(attempt) != stub_of(stale):
                 due.update(later for later in job.attempts if later > number)
             job = replace(job, attempts={**job.attempts, number: attempt})
             attempt, found = noticing.looping(job, attempt, now_ms)
@@ -172,7 +174,7 @@ class JobLifecycleProcessor:
         return Effects(job, emits, self._next_wake(job, now_ms))
 
     def _up_to_date(
-        self, job: JobRecord, attempt: Attempt, context: Context, now_ms: int
+        self, known: Attempt | None, job: JobRecord, attempt: Attempt, context: Context, now_ms: int
     ) -> tuple[Attempt, list[Emit]]:
         if attempt.resting:
             attempt, emits = self._judge.on_attempt(job, attempt, context, now_ms)
@@ -195,7 +197,7 @@ class JobLifecycleProcessor:
         attempt, verdicts = self._judge.on_attempt(job, attempt, context, now_ms)
         attempt, words = telling.released(job, attempt, now_ms, _known(attempt))
         attempt = bookkeeping.balanced(job, attempt)
-        attempt, records = bookkeeping.written(job, attempt, now_ms)
+        attempt, records = bookkeeping.written_anew(known, job, attempt, now_ms)
         attempt, samples = counting.counted(job, attempt, self._limits, now_ms)
         attempt = resting.settled_ledger(attempt)
         return attempt, [*emits, *verdicts, *words, *records, *samples]
