@@ -41,7 +41,7 @@ class Pump:
         else:
             now_ms = self.clock_ms
         for task in self.tasks:
-            if task.soonest_ms <= now_ms:
+            if task.soonest_ms <= now_ms and task.looks_due(now_ms):
                 self._advance(now_ms, records=True)
                 break
         topic = TOPIC_OF[event.type]

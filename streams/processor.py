@@ -22,7 +22,7 @@ class Emit(Struct, frozen=True, gc=False):
     data: Data
 
 
-class Effects(Struct, frozen=True):
+class Effects(Struct, frozen=True, gc=False):
     """What a step asks for: the key's next state (None: forget the key), records, and when to wake the key next.
 
     `wake_ms` None: no wake is wanted. A wake earlier than one asked for before replaces it; a step always says the

@@ -16,6 +16,8 @@ from streams.goodput.model import MIN_SAMPLES, Keep, Ledger, Pace, Piece, Save, 
 # `took_ms` of a step that is only known because a checkpoint of it was saved.
 KNOWN_BY_SAVE = -1
 
+Spaced = tuple[Step, Step, int]
+
 
 @dataclass
 class Leg:
@@ -37,6 +39,7 @@ class Leg:
     broke_ms: int = 0
     anchor_ms: int = 0
     marks: list[Step] = field(default_factory=list)
+    spaced: list[Spaced] | None = None
 
     @property
     def steps(self) -> list[Step]:
@@ -295,8 +298,14 @@ def gaps(leg: Leg) -> Iterator[tuple[Step, Step]]:
     return pairwise(leg.marks)
 
 
-def spaced(leg: Leg, view: View) -> Iterator[tuple[Step, Step, int]]:
-    """Yield each pair of neighbouring marks of a leg, and how long nothing was saved or restored between them."""
+def spaced(leg: Leg, view: View) -> list[Spaced]:
+    """Return each pair of neighbouring marks of a leg, and how long nothing was saved or restored between them."""
+    if leg.spaced is None:
+        leg.spaced = list(_spaced(leg, view))
+    return leg.spaced
+
+
+def _spaced(leg: Leg, view: View) -> Iterator[Spaced]:
     holes, index, count = view.holes, 0, len(view.holes)
     for before, mark in gaps(leg):
         while index < count and holes[index].to_ms <= before.at_ms:

@@ -32,7 +32,7 @@ def due_ms(job: JobRecord, attempt: Attempt, blind_ms: int = 0) -> int | None:
     silent_ms = missed_ms(attempt, blind_ms)
     if silent_ms is None:
         return None
-    reasons = [news.at_ms for news in attempt.news.values()]
+    reasons = [news.at_ms for news in attempt.news.values()] if attempt.news else []
     following = job.attempts.get(attempt.attempt + 1)
     if following is not None and following.allocated_ms is not None and job.workload != "inference":
         reasons.append(following.allocated_ms + NEXT_ATTEMPT_GRACE_MS)

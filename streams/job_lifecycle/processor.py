@@ -43,6 +43,8 @@ from streams.processor import Effects, Emit
 _FROM_NODES: Final = (NodeEvidence, NodeAnswer, NodeNews)
 _INTERNAL: Final = (*_FROM_NODES, CauseAsked, CauseTold)
 _OF_THE_JOB: Final = (JobSubmitted, JobPending, CauseAsked)
+_GOING_ON: Final = frozenset({JobAlive, JobProgress})
+_CONCERN_EARLIER: Final = (JobAllocated, JobCheckpoint, JobLabelled)
 _USUAL_LIMITS: Final = counting.StartLimits()
 
 
@@ -103,7 +105,7 @@ class JobLifecycleProcessor:
         if _is_one_of_many(before, attempt, event):
             job = replace(job, attempts=with_attempt(job, attempt))
             return Effects(job, (), self._next_wake(job, now_ms))
-        attempt, emits = _told(job, before, attempt, event, now_ms)
+        attempt, emits = _told(job, before, attempt, event, now_ms) if _tells(before, event) else (attempt, [])
         attempt, findings = noticing.while_running(job, attempt, event, now_ms)
         job = replace(job, attempts=with_attempt(job, attempt))
         if not findings and _only_goes_on(job, before, attempt, event):
@@ -247,6 +249,11 @@ def _forgotten(job: JobRecord, number: int) -> bool:
     return number in job.folded or (len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts))
 
 
+def _tells(before: Attempt, event: Event) -> bool:
+    """Return whether others may have to be told of what the record makes known."""
+    return type(event.data) not in _GOING_ON or before.closed is not None
+
+
 def _told(job: JobRecord, before: Attempt, attempt: Attempt, event: Event, now_ms: int) -> tuple[Attempt, list[Emit]]:
     """Return the attempt with what the record makes known told to nodes and other jobs, and its ledger written."""
     emits: list[Emit] = []
@@ -288,7 +295,7 @@ def _only_goes_on(job: JobRecord, before: Attempt, attempt: Attempt, event: Even
     due, and that its reporter spoke just now puts off.
     """
     return (
-        isinstance(event.data, JobAlive | JobProgress)
+        type(event.data) in _GOING_ON
         and attempt.started_ms is not None
         and "job_start" in attempt.counted
         and attempt.end is None
@@ -301,7 +308,7 @@ def _only_goes_on(job: JobRecord, before: Attempt, attempt: Attempt, event: Even
 
 def _concerns_earlier(event: Event) -> bool:
     """Return whether the record can change what holds of the job's other attempts."""
-    return isinstance(event.data, JobAllocated | JobCheckpoint | JobLabelled)
+    return isinstance(event.data, _CONCERN_EARLIER)
 
 
 def _known(attempt: Attempt) -> telling.Known:

@@ -26,8 +26,18 @@ PASSED: Final = frozenset({"pass", "off"})
 
 def late(record: NodeRecord, event: Event) -> int:
     """Return the time since the last count that no report vouched for, the one at hand included."""
+    if not record.covered:
+        return 0
     vouched_to_ms = max(record.report_ms + MISSED_INTERVALS * record.interval_ms, record.counted_ms)
-    return record.late_ms + max(0, event.time_ms - vouched_to_ms) if record.covered else 0
+    return record.late_ms + max(0, event.time_ms - vouched_to_ms)
+
+
+def all_passed(report: NodeHealth) -> bool:
+    """Return whether the node passed all that its agent checked."""
+    for check in report.checks:  # noqa: SIM110 - every report of the fleet comes through here: a generator doubles it
+        if check.status not in PASSED:
+            return False
+    return True
 
 
 def described(record: NodeRecord, event: Event, report: NodeHealth, *, now_ms: int) -> NodeRecord:

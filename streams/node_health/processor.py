@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,8 +16,8 @@ from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
 from faultlens.internal import Condition, Held, LaneCensus, Observation, Released
 from streams.context import Context
 from streams.node_health import accounting, conditions, describing, judging, routing, standing, uses
-from streams.node_health.describing import PASSED
 from streams.node_health.record import (
+    FORGOTTEN_AFTER_MS,
     HELD_MAX,
     MISSED_INTERVALS,
     RELEASED_KEPT_MS,
@@ -29,6 +29,8 @@ from streams.node_health.record import (
     holding_key,
 )
 from streams.processor import Effects, Emit
+
+_NEVER_MS: Final = 1 << 62
 
 
 class NodeHealthProcessor:
@@ -58,7 +60,7 @@ class NodeHealthProcessor:
 
     def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
         """Return what follows from a report, fault, action or allocation."""
-        record = cast("NodeRecord", state) if state is not None else NodeRecord(node=event.subject)
+        record: NodeRecord = state if state is not None else NodeRecord(node=event.subject)  # type: ignore[assignment]
         data = event.data
         mark = fingerprint(event.source, event.id)
         if type(data) is NodeHealth:
@@ -141,7 +143,7 @@ class NodeHealthProcessor:
             and report.driver_version == record.driver_version
             and report.devices is None
             and len(report.checks) == len(record.checks)
-            and all(c.status in PASSED for c in report.checks)
+            and describing.all_passed(report)
             and int(report.interval_s * SECOND_MS) == record.interval_ms
         )
 
@@ -346,15 +348,21 @@ class NodeHealthProcessor:
 
     def _next_wake(self, record: NodeRecord) -> int | None:
         """Return when the node has to be looked at again without news."""
-        wakes = [r.closes_ms for r in record.answers_due]
-        if record.standing is not None:
-            wakes.append(accounting.next_count(record.counted_ms, self._count_every_ms))
+        wake_ms = _NEVER_MS
         if record.covered and record.silent_since_ms is None and record.removed is None:
             third_ms = record.reported_ms + MISSED_INTERVALS * record.interval_ms
-            wakes.append(max(third_ms, record.looked_ms + max(record.interval_ms, MINUTE_MS)))
-        if (forgotten_ms := standing.forgotten_ms(record)) is not None:
-            wakes.append(forgotten_ms)
-        return min(wakes, default=None)
+            again_ms = record.looked_ms + max(record.interval_ms, MINUTE_MS)
+            wake_ms = max(third_ms, again_ms)
+        if record.standing is not None:
+            wake_ms = min(wake_ms, accounting.next_count(record.counted_ms, self._count_every_ms))
+        for release in record.answers_due:
+            wake_ms = min(wake_ms, release.closes_ms)
+        if wake_ms <= record.reported_ms + FORGOTTEN_AFTER_MS:
+            return wake_ms
+        forgotten_ms = standing.forgotten_ms(record)
+        if forgotten_ms is not None:
+            wake_ms = min(wake_ms, forgotten_ms)
+        return wake_ms if wake_ms < _NEVER_MS else None
 
     def _told(self, record: NodeRecord, changed: Iterable[Observation], phase: str, now_ms: int) -> list[Emit]:
         """Return the word on conditions to remediation and, for those that are over, to the attempts they hit."""

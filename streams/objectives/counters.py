@@ -23,6 +23,8 @@ MINUTES_KEPT_MS: Final = 6 * HOUR_MS
 BAD: Final = ("overhead", "platform", "hardware", "driver", "user")
 _GOOD, _FIRST_BAD, _ASSUMED_BAD, _ASSUMED_OUT = 0, 1, 1 + len(BAD), 2 + len(BAD)
 Bucket = tuple[int, ...]
+# A part of a sample: when it begins, the number of its bucket, and what it adds to that.
+Share = tuple[int, int, Bucket]
 NOTHING: Final[Bucket] = (0,) * (3 + len(BAD))
 
 
@@ -102,15 +104,15 @@ def counted(counters: Counters, sample: Sample, now_ms: int, window_ms: int) -> 
     counters = aged(counters, now_ms, window_ms)
     start_ms = window_start_ms(now_ms, window_ms)
     parts = _parts_of(sample)
-    shares = _spread(sample.from_ms, sample.to_ms, parts, counters.folded_ms)
+    minutes, hours = _spread(sample.from_ms, sample.to_ms, parts, counters.folded_ms)
     if clipped := sample.from_ms < start_ms:
-        shares = tuple(share for share in shares if share[0] >= start_ms)
-        parts = tuple(map(sum, zip(NOTHING, *(share[2] for share in shares), strict=True)))
+        minutes, hours = (tuple(s for s in shares if s[0] >= start_ms) for shares in (minutes, hours))
+        parts = tuple(map(sum, zip(NOTHING, *(shares for _, _, shares in (*minutes, *hours)), strict=True)))
     sums = tuple(map(add, counters.sums or NOTHING, parts))
     return replace(
         counters,
-        minutes=_with(counters.minutes, MINUTE_MS, shares),
-        hours=_with(counters.hours, HOUR_MS, shares),
+        minutes=_with(counters.minutes, minutes) if minutes else counters.minutes,
+        hours=_with(counters.hours, hours) if hours else counters.hours,
         sums=sums if any(sums) else (),
         dirty=True,
         clipped=counters.clipped + clipped,
@@ -118,13 +120,10 @@ def counted(counters: Counters, sample: Sample, now_ms: int, window_ms: int) -> 
     )
 
 
-def _with(buckets: dict[int, Bucket], unit_ms: int, shares: Iterable[tuple[int, int, Bucket]]) -> dict[int, Bucket]:
-    """Return the buckets of one length with the shares of that length added."""
-    added = [(from_ms // unit_ms, parts) for from_ms, length_ms, parts in shares if length_ms == unit_ms]
-    if not added:
-        return buckets
-    buckets = dict(buckets)
-    for index, parts in added:
+def _with(known: dict[int, Bucket], shares: Iterable[Share]) -> dict[int, Bucket]:
+    """Return the buckets of one length with the shares added."""
+    buckets = dict(known)
+    for _, index, parts in shares:
         bucket = tuple(map(add, buckets.get(index, NOTHING), parts))
         if any(bucket):
             buckets[index] = bucket
@@ -144,26 +143,32 @@ def _parts_of(sample: Sample) -> Bucket:
 
 # The same amounts are counted in several scopes, one after the other.
 @lru_cache(maxsize=16)
-def _spread(from_ms: int, to_ms: int, parts: Bucket, folded_ms: int) -> tuple[tuple[int, int, Bucket], ...]:
-    """Return (begin, length, shares) for every bucket that [from_ms, to_ms) touches, for amounts spread over it.
+def _spread(from_ms: int, to_ms: int, parts: Bucket, folded_ms: int) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
+    """Return the shares of every minute and of every hour that [from_ms, to_ms) touches, for amounts spread over it.
 
     The shares of an amount add up to it exactly: each is what the whole part of the amount grows by over the bucket,
     so it does not depend on how buckets are cut, and the negative of an amount has the negative shares.
     """
     span_ms = to_ms - from_ms
     if span_ms <= 0:
-        return ((from_ms, HOUR_MS if from_ms < folded_ms else MINUTE_MS, parts),)
-    found, cursor, told = [], from_ms, NOTHING
+        unit_ms = HOUR_MS if from_ms < folded_ms else MINUTE_MS
+        share = ((from_ms, from_ms // unit_ms, parts),)
+        return ((), share) if unit_ms == HOUR_MS else (share, ())
+    minutes: list[Share] = []
+    hours: list[Share] = []
+    cursor, told = from_ms, NOTHING
     while cursor < to_ms:
         # A whole hour is one bucket even if it is recent: quiet nodes tell of nothing else.
         whole = cursor % HOUR_MS == 0 and to_ms - cursor >= HOUR_MS
         unit_ms = HOUR_MS if whole or cursor < folded_ms else MINUTE_MS
         until = min(to_ms, (cursor // unit_ms + 1) * unit_ms)
         done_ms = until - from_ms
-        upto = tuple([part * done_ms // span_ms if part > 0 else -(-part * done_ms // span_ms) for part in parts])
-        found.append((cursor, unit_ms, tuple(map(sub, upto, told))))
+        upto = tuple(
+            [part and (part * done_ms // span_ms if part > 0 else -(-part * done_ms // span_ms)) for part in parts]
+        )
+        (hours if unit_ms == HOUR_MS else minutes).append((cursor, cursor // unit_ms, tuple(map(sub, upto, told))))
         cursor, told = until, upto
-    return tuple(found)
+    return tuple(minutes), tuple(hours)
 
 
 def _sum(one: Bucket, other: Bucket, sign: int = 1) -> Bucket:

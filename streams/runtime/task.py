@@ -140,10 +140,11 @@ class Task:
         if record.offset < self._next.get(topic, 0):
             return
         self._next[topic] = record.offset + 1
-        if topic in self._clock_topics and record.arrived_ms > self.clock_ms:
-            if self.soonest_ms <= record.arrived_ms:
-                self.advance(record.arrived_ms)
-            self._reach(record.arrived_ms)
+        arrived_ms = record.arrived_ms
+        if arrived_ms > self.clock_ms and topic in self._clock_topics:
+            if self.soonest_ms <= arrived_ms:
+                self.advance(arrived_ms)
+            self._reach(arrived_ms)
             self._surveys_of_gap = 0
         elif self.soonest_ms <= self.clock_ms:
             self.advance(self.clock_ms)
@@ -176,7 +177,7 @@ class Task:
 
     def _on_event(self, event: Event, record: Record) -> None:
         now_ms = self.clock_ms
-        if isinstance(event.data, ContextChange):
+        if type(event.data) is ContextChange:
             # It arrived when the context's lane took it, however late this one reads its copy.
             self.context = apply_change(self.context, event.data, arrived_ms=event.time_ms)
             return
@@ -199,12 +200,13 @@ class Task:
         if sent is not None:
             self._sent += sent
         self._changed[key] = None
-        wake_ms = effects.wake_ms
-        if effects.state is None:
+        state = effects.state
+        if state is None:
             self.states.drop(key)
-            wake_ms = None
-        else:
-            self.states.put(key, Kept(effects.state, wake_ms))
+            self._wakes.set(key, None)
+            return
+        wake_ms = effects.wake_ms
+        self.states.put(key, Kept(state, wake_ms))
         self._wakes.set(key, wake_ms)
         if wake_ms is not None and wake_ms < self.soonest_ms:
             self.soonest_ms = wake_ms
@@ -224,6 +226,14 @@ class Task:
         while self.fire(to_ms, surveys=surveys) is not None:
             pass
         self._reach(to_ms)
+
+    def looks_due(self, limit_ms: int) -> bool:
+        """Return whether something may be due by `limit_ms`: whether it is more than a wake that was put off since."""
+        if self.soonest_ms > limit_ms:
+            return False
+        self._wakes.first(limit_ms)
+        self._look_ahead()
+        return self.soonest_ms <= limit_ms
 
     def due(self, limit_ms: int, *, surveys: bool = True) -> int | None:
         """Return when the first thing is due that is due by `limit_ms`; None: nothing is."""
