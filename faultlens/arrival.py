@@ -20,6 +20,9 @@ AHEAD_LIMIT_MS: Final = DAY_MS
 TOO_OLD_MS: Final = 7 * DAY_MS
 # How long a recording goes on after its latest event.
 TAIL_MS: Final = 6 * MINUTE_MS
+# A recorded arrival so far beyond all before it is believed unless records after it say otherwise.
+JUMP_MS: Final = DAY_MS
+JUMP_LOOK_AHEAD_RECORDS: Final = 1_000
 VOTERS: Final = 9
 LOOK_AHEAD_RECORDS: Final = 10_000
 # What may be held while looking ahead; only records of some 6 KiB each reach it before their number does.
@@ -29,7 +32,8 @@ LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
 class Entry(Struct, gc=False):
     """One line of a recording: the event in it, or why it is none; `arrived_ms` is filled in by `arrivals`.
 
-    `sha256` is that of the whole line where `raw` is only its beginning.
+    `sha256` is that of the whole line where `raw` is only its beginning. `doubted`: its recorded arrival was not
+    believed.
     """
 
     file: str
@@ -40,6 +44,7 @@ class Entry(Struct, gc=False):
     error: str = ""
     sha256: str | None = None
     arrived_ms: int = 0
+    doubted: bool = False
 
 
 class End:
@@ -67,13 +72,13 @@ class End:
 def arrivals(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the entries of one file with their arrival time, never going back.
 
-    That is `recordedtime`; where it is absent, the record's own `time`, but at most the lower median of `time` over
-    this record and those that follow it: one vote per source, until nine sources have voted or 10,000 records were
-    looked at. So a quiet weekend moves the clock, and one source with a wrong clock does not. Both ends of the part
-    looked at only move forward, and at most nine votes are kept in order: the cost of a record does not depend on
-    how far ahead it must be looked.
+    That is `recordedtime` as far as it is `believed`; where it is absent, the record's own `time`, but at most the
+    lower median of `time` over this record and those that follow it: one vote per source, until nine sources have voted
+    or 10,000 records were looked at. So a quiet weekend moves the clock, and one source with a wrong clock does not.
+    Both ends of the part looked at only move forward, and at most nine votes are kept in order: the cost of a record
+    does not depend on how far ahead it must be looked.
     """
-    source = iter(entries)
+    source = believed(entries)
     window = _Window(source)
     clock_ms: int | None = None
     while (entry := window.take(clock_ms)) is not None:
@@ -89,6 +94,65 @@ def arrivals(entries: Iterable[Entry]) -> Iterator[Entry]:
                 clock_ms = max(clock_ms, event.recorded_ms)
                 recorded.arrived_ms = clock_ms
                 yield recorded
+
+
+def believed(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the entries of one file, with the arrival put right of those that claim to have come later than they can.
+
+    That is one more than a day ahead of all before it, if records after it go back: after a pause in a recording all
+    that follows comes as late. One record of another source that does, among the next 1,000, confirms it. Otherwise it
+    arrived with those before it: one wrong clock must not carry everybody's into the future.
+    """
+    source = iter(entries)
+    ahead: deque[Entry] = deque()
+    latest_ms: int | None = None
+    while (entry := ahead.popleft() if ahead else next(source, None)) is not None:
+        event = entry.event
+        if event is not None and (recorded_ms := event.recorded_ms) is not None:
+            if latest_ms is None or recorded_ms - latest_ms > JUMP_MS:
+                recorded_ms = _confirmed_ms(event.source, recorded_ms, latest_ms, _looked_ahead(source, ahead))
+                if recorded_ms != event.recorded_ms:
+                    entry.event, entry.doubted = _received(event, recorded_ms), True
+            if latest_ms is None or recorded_ms > latest_ms:
+                latest_ms = recorded_ms
+        yield entry
+
+
+def _looked_ahead(source: Iterator[Entry], ahead: deque[Entry]) -> deque[Entry]:
+    """Return what follows, with as much more of the source as may be held."""
+    size = sum(len(entry.raw) for entry in ahead)
+    while len(ahead) < JUMP_LOOK_AHEAD_RECORDS and size < LOOK_AHEAD_BYTES:
+        entry = next(source, None)
+        if entry is None:
+            break
+        ahead.append(entry)
+        size += len(entry.raw)
+    return ahead
+
+
+def _confirmed_ms(source: str, recorded_ms: int, latest_ms: int | None, ahead: Iterable[Entry]) -> int:
+    """Return the arrival of a record that claims to be far ahead of the latest: its own unless what follows objects."""
+    since_ms = earliest_ms = recorded_ms - JUMP_MS
+    for entry in ahead:
+        if (event := entry.event) is not None:
+            at_ms = event.time_ms if event.recorded_ms is None else event.recorded_ms
+            if at_ms >= since_ms and event.source != source:
+                return recorded_ms
+            earliest_ms = min(earliest_ms, at_ms)
+    if earliest_ms >= since_ms:
+        return recorded_ms
+    return earliest_ms if latest_ms is None else latest_ms
+
+
+def _received(event: Event, at_ms: int) -> Event:
+    """Return the event as received at this time.
+
+    If its own time is as far ahead, when it was said to be received is all that tells what its clock is worth.
+    """
+    sent_ms = event.sent_ms
+    if sent_ms is None and event.time_ms - at_ms > AHEAD_LIMIT_MS:
+        sent_ms = event.recorded_ms
+    return replace(event, recorded_ms=at_ms, sent_ms=sent_ms)
 
 
 class _Window:

@@ -88,6 +88,7 @@ class _Run:
             elif arrived_ms < oldest_ms:
                 self.tally.too_old += 1
             else:
+                self.tally.doubted += entry.doubted
                 take(entry, event)
                 if store is not None:
                     self._keep(event, entry, store)

@@ -55,6 +55,11 @@ def as_text(run: Run) -> str:
             f"Without effect: {tally.duplicates:,} duplicates, {tally.too_old:,} more than 7 days older than the saved "
             "clock (--fresh loads older history)"
         )
+    if tally.doubted:
+        lines.append(
+            f"Clocks: {tally.doubted:,} events are said to have been received more than a day ahead of those around "
+            "them; they were taken as received with those"
+        )
     if run.out is not None:
         lines.append(f"Written to {run.out}: {_list(tally.written) or 'nothing'}")
     lines.append("Kept nowhere (--store none)" if run.store is None else f"Kept in {run.store}")

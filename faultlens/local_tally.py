@@ -16,9 +16,13 @@ _MAX_FOLLOWED: Final = 100_000
 
 @dataclass
 class Tally:
-    """Counts of one replay. Verdicts are counted as they last stood: a withdrawn one is none."""
+    """Counts of one replay. Verdicts are counted as they last stood: a withdrawn one is none.
+
+    `doubted` events said to have arrived so far ahead of the others that the clock did not follow them.
+    """
 
     too_old: int = 0
+    doubted: int = 0
     duplicates: int = 0
     failures: int = 0
     by_topic: Counter[str] = field(default_factory=Counter)
@@ -88,5 +92,6 @@ class Tally:
             "dead_letters": dict(sorted(self.dead_letters.items())),
             "duplicates": self.duplicates,
             "too_old": self.too_old,
+            "arrivals_doubted": self.doubted,
             "failures": self.failures,
         }

@@ -301,7 +301,7 @@ def _only_goes_on(job: JobRecord, before: Attempt, attempt: Attempt, event: Even
         and attempt.end is None
         and before.closed is None
         and attempt.decision is None
-        and not (attempt.losses or attempt.resting or job.asked)
+        and not (attempt.losses or attempt.resting or job.asked or job.workload == "inference")
         and attempt.alive_ms != 0
     )
 

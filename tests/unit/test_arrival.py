@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from faultlens.arrival import LOOK_AHEAD_RECORDS, VOTERS, Entry, arrivals, placed
+from faultlens.arrival import JUMP_LOOK_AHEAD_RECORDS, LOOK_AHEAD_RECORDS, VOTERS, Entry, arrivals, placed
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, moment_of, ms_of, parse_moment
 from faultlens.codec import Event, event_of
 from faultlens.errors import InvalidEventError
@@ -23,6 +24,12 @@ def event(source: str, time_ms: int, *, recorded_ms: int | None = None, sent_ms:
     return Event("faultlens.node.action.v1", source, "id", "n", time_ms, data, sent_ms, recorded_ms)
 
 
+def reports(first_ms: int, count: int, *, recorder_ahead_ms: int = 0) -> list[Event]:
+    """What two agents say by turns, every minute."""
+    times = [first_ms + n * MINUTE_MS for n in range(count)]
+    return [event(f"agent/n{n % 2}", at_ms, recorded_ms=at_ms + recorder_ahead_ms) for n, at_ms in enumerate(times)]
+
+
 def entry(event: Event | None) -> Entry:
     return Entry("f", 1, b"{}", event)
 
@@ -31,9 +38,26 @@ def clocks(events: list[Event | None]) -> list[int]:
     return [e.arrived_ms for e in arrivals(entry(event) for event in events)]
 
 
+def put_right(events: list[Event]) -> list[Event]:
+    """What is said of arrivals that are not believed, as directly as it can be written."""
+    found: list[Event] = []
+    for at, this in enumerate(events):
+        latest_ms = max((e.recorded_ms for e in found if e.recorded_ms is not None), default=None)
+        recorded_ms, following = this.recorded_ms, events[at + 1 : at + 1 + JUMP_LOOK_AHEAD_RECORDS]
+        if recorded_ms is not None and (latest_ms is None or recorded_ms > latest_ms + DAY_MS):
+            came = [(e.source, e.time_ms if e.recorded_ms is None else e.recorded_ms) for e in following]
+            goes_back = [at_ms for _, at_ms in came if at_ms < recorded_ms - DAY_MS]
+            confirmed = any(name != this.source and at_ms >= recorded_ms - DAY_MS for name, at_ms in came)
+            if goes_back and not confirmed:
+                recorded_ms = min(goes_back) if latest_ms is None else latest_ms
+        found.append(replace(this, recorded_ms=recorded_ms))
+    return found
+
+
 def by_the_book(events: list[Event]) -> list[int]:
     """The contract's words, as directly as they can be written."""
     found: list[int] = []
+    events = put_right(events)
     for at, this in enumerate(events):
         votes: dict[str, int] = {}
         for other in events[at : at + LOOK_AHEAD_RECORDS]:
@@ -181,3 +205,51 @@ def test_times_that_no_calendar_holds_are_refused_and_stop_nothing() -> None:
     with pytest.raises(InvalidEventError) as refused:
         placed(told, arrived_ms=T0, clock_ms=T0)
     assert refused.value.reason == "bad_value"
+
+
+# --- arrivals that are not believed ------------------------------------------------------------------------
+
+YEAR_MS = 365 * DAY_MS
+
+
+def test_one_arrival_a_year_ahead_does_not_take_the_clock_with_it() -> None:
+    before, liar, after = (
+        reports(T0, 10),
+        event("bridge/x", T0 + 10, recorded_ms=T0 + YEAR_MS),
+        reports(T0 + HOUR_MS, 5),
+    )
+    found = list(arrivals(entry(e) for e in [*before, liar, *after]))
+    assert [e.arrived_ms for e in found] == [e.recorded_ms for e in (*before, before[-1], *after)]
+    assert [e.doubted for e in found] == [False] * 10 + [True] + [False] * 5
+
+
+def test_the_first_arrival_of_a_recording_is_doubted_like_any_other() -> None:
+    after = reports(T0, 5)
+    liar = event("bridge/x", T0, recorded_ms=T0 + YEAR_MS)
+    assert clocks([liar, *after]) == [T0, *(e.recorded_ms for e in after)]
+
+
+def test_what_is_a_year_ahead_in_all_its_times_is_processed_with_what_came_before() -> None:
+    liar = event("bridge/x", T0 + YEAR_MS - 40, recorded_ms=T0 + YEAR_MS)
+    found = list(arrivals(entry(e) for e in [*reports(T0, 10), liar, *reports(T0 + HOUR_MS, 5)]))[10]
+    assert found.event is not None
+    moved = placed(found.event, arrived_ms=found.arrived_ms, clock_ms=found.arrived_ms)
+    assert (moved.time_ms, moved.skewed) == (T0 + 9 * MINUTE_MS - 40, True)
+
+
+@pytest.mark.parametrize("after", [1, 2, 50])
+def test_a_pause_of_weeks_in_a_recording_is_believed_however_little_follows(after: int) -> None:
+    said = [*reports(T0, 10), *reports(T0 + 21 * DAY_MS, after)]
+    assert clocks(list(said)) == [e.recorded_ms for e in said]
+
+
+def test_after_a_pause_records_that_were_held_back_do_not_make_it_unbelievable() -> None:
+    first, *rest = reports(T0 + 21 * DAY_MS, 10)
+    spooled = [event("agent/n7", T0 + n, recorded_ms=T0 + 21 * DAY_MS + n) for n in range(50)]
+    assert clocks([*reports(T0, 10), first, *spooled, *rest])[10] == first.recorded_ms
+
+
+def test_another_source_that_came_as_late_confirms_an_arrival() -> None:
+    early, late = reports(T0, 10), event("bridge/x", T0 + YEAR_MS, recorded_ms=T0 + YEAR_MS)
+    other = event("bridge/y", T0 + YEAR_MS, recorded_ms=T0 + YEAR_MS - HOUR_MS)
+    assert clocks([*early[:5], late, *early[5:], other])[5] == late.recorded_ms
