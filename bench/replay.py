@@ -1,19 +1,28 @@
-"""Events per second and core of `faultlens replay` without a store, over the health reports of a fleet.
+"""Events per second and core of `faultlens replay`, and the memory it takes, over the health reports of a fleet.
 
-    python bench/replay.py [--nodes 200] [--hours 24] [--interval-s 30] [--profile]
+    python bench/replay.py [--nodes 200] [--hours 6] [--interval-s 30] [--store] [--profile]
+    python bench/replay.py --events 10000000        # as many as that, made as they are read: memory must not grow
+    python bench/replay.py --file events.jsonl.zst  # your own recording, or that of a simulation with jobs
 
-Reports dominate what a fleet says, so that is what is measured: every node reports at its interval, jobs come and go.
+Reports dominate what a fleet says, so that is what is measured: every node reports at its interval, checks take a
+little longer or shorter each time, jobs come and go. Memory is the peak of the process.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import os
 import pstats
+import resource
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from time import perf_counter, process_time
+
+from msgspec.structs import replace
 
 from faultlens.clock import SECOND_MS, parse_moment
 from faultlens.codec import Event, encode
@@ -30,8 +39,11 @@ from faultlens.events import (
 )
 from faultlens.local import Places, replay
 from faultlens.local_roles import load_roles
-from faultlens.recordings import Recording
+from faultlens.recordings import LongLine, Recording
+from faultlens.store import open_store
 from faultlens.topics import TYPE_OF
+from sinks.migrate import migrate
+from sinks.writer import StoreWriter
 
 START_MS = parse_moment("2026-11-23T00:00:00Z")
 CHECKS = tuple(
@@ -64,9 +76,9 @@ def fleet(nodes: int, hours: float, interval_s: int) -> Iterator[Event]:
     for turn in range(int(hours * 3600 / interval_s)):
         for n, report in enumerate(reports):
             number += 1
-            yield event(
-                f"agent/{report.node}", number, int(START_MS + turn * interval_s * SECOND_MS + n * gap_ms), report
-            )
+            took = tuple(replace(check, duration_ms=12.0 + number % (7 + at) / 10) for at, check in enumerate(CHECKS))
+            at_ms = int(START_MS + turn * interval_s * SECOND_MS + n * gap_ms)
+            yield event(f"agent/{report.node}", number, at_ms, replace(report, checks=took))
         at_ms = START_MS + (turn + 1) * interval_s * SECOND_MS - 1
         for data in jobs(turn, nodes, interval_s):
             number += 1
@@ -86,31 +98,71 @@ def jobs(turn: int, nodes: int, interval_s: int) -> Iterator[Data]:
         yield JobProgress(f"job-{running}", 1, turn, step_time_s=float(interval_s))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+class Made(Recording):
+    """A recording that is made as it is read: ten million events would fill a disk."""
+
+    def __init__(self, events: Iterator[Event]) -> None:
+        self.name, self.size, self.bytes_read, self.lines_unpacked = "made", None, 0, 0
+        self._events = events
+
+    def lines(self) -> Iterator[bytes | LongLine]:
+        """Yield every event as a line."""
+        return (encode(event) for event in self._events)
+
+
+def recording(asked: argparse.Namespace, directory: Path) -> Recording:
+    """Return what is asked to be replayed; a fleet's events are made beforehand unless they are too many."""
+    if asked.file is not None:
+        return Recording(str(asked.file))
+    if asked.events is not None:
+        return Made(islice(fleet(asked.nodes, hours=1e6, interval_s=asked.interval_s), asked.events))
+    path = directory / "events.jsonl"
+    with path.open("wb") as file:
+        file.writelines(encode(e) + b"\n" for e in fleet(asked.nodes, asked.hours, asked.interval_s))
+    return Recording(str(path))
+
+
+def places(asked: argparse.Namespace, stack: ExitStack, directory: Path) -> Places:
+    """Return where answers go: files, and a new store if one is asked for."""
+    if not asked.store:
+        return Places(directory / "out")
+    store = stack.enter_context(open_store(str(directory / "store")))
+    migrate(store)
+    return Places(directory / "out", StoreWriter(store))
+
+
+def arguments() -> argparse.Namespace:
+    """Return what is asked for on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--interval-s", type=int, default=30)
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--events", type=int, help="so many events instead of hours, made as they are read")
     parser.add_argument("--file", type=Path, help="measure this recording instead")
+    parser.add_argument("--store", action="store_true", help="write into a new embedded store, too")
     parser.add_argument("--without", action="append", default=[], metavar="ROLE", help="leave a processor out")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        path = asked.file or Path(directory) / "events.jsonl"
-        if asked.file is None:
-            with path.open("wb") as file:
-                file.writelines(encode(e) + b"\n" for e in fleet(asked.nodes, asked.hours, asked.interval_s))
+    parser.add_argument("--profile", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
+    profile = cProfile.Profile()
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        read = recording(asked, Path(directory))
         roles = [role for role in load_roles() if role.name not in asked.without]
-        profile = cProfile.Profile()
+        written = places(asked, stack, Path(directory))
         if asked.profile:
             profile.enable()
         began, cpu = perf_counter(), process_time()
-        tally = replay([Recording(str(path))], roles, Places(Path(directory) / "out"))
+        tally = replay([read], roles, written)
         seconds, cpu_seconds = perf_counter() - began, process_time() - cpu
         profile.disable()
     rate = tally.events / cpu_seconds
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = f"{seconds:.2f} s, {cpu_seconds:.2f} s of CPU"
-    print(f"{tally.events:,} events, {took}: {rate:,.0f} events/s, {1e6 / rate:.1f} us each")
+    print(f"{tally.events:,} events, {took}: {rate:,.0f} events/s and core, {1e6 / rate:.1f} us each")
+    print(f"peak {peak_mib:,.0f} MiB, load {os.getloadavg()[0]:.1f}")
     print(", ".join(f"{topic} {count:,}" for topic, count in sorted(tally.written.items())))
     if asked.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
