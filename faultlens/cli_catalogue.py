@@ -100,6 +100,7 @@ def _explanation(found: Explanation) -> list[RenderableType]:
         ("follows from", ", ".join(judged.yields_to)),
         ("after a boot", f"informational for {judged.boot_phase_s} s" if judged.boot_phase_s else ""),
         ("acts", "late: progress does not clear it" if judged.acts_late else ""),
+        ("dates back", f"{judged.latent_s} s: it may have been so before it was found" if judged.latent_s else ""),
         ("announced", found.announced or ""),
         *(("others", f"{o.who}: {o.says}{'' if o.agrees else ' (we differ)'}") for o in found.opinions),
         ("source", judged.source),

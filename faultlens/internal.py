@@ -39,7 +39,8 @@ class Released(Data, frozen=True):
 
     Sent again every five minutes until answered. `loss` tells a loss that the attempt survived from its end; with
     `keeps` the attempt goes on here (it lost another node, or devices of this one only).
-    `unexplained`: nothing better than a symptom is known of why it failed; `code`: the cause as known so far.
+    `unexplained`: nothing better than a symptom is known of why it failed; `code`: the cause as known so far;
+    `culprit`: the node that the job's own words name. `brought`: causes that the job met on more than one device.
     """
 
     node: str
@@ -60,6 +61,8 @@ class Released(Data, frozen=True):
     code: str = ""
     keeps: bool = False
     since_ms: int = 0
+    culprit: str = ""
+    brought: tuple[str, ...] = ()
 
 
 # --- evidence: node -> job -----------------------------------------------------------------------------
@@ -69,7 +72,8 @@ class Observation(Data, frozen=True):
     """A fault or condition on a node, judged by the catalogue, as evidence for an attempt.
 
     `since_ms` is when it happened or began; `until_ms` when a condition was cured (None: open or instantaneous);
-    `arrived_ms` when the record that told of it arrived. `whole_node`: no device could be named.
+    `arrived_ms` when the record that told of it arrived. `whole_node`: no device could be named. `latent_ms`: for how
+    long before `since_ms` it may have been there unseen. `awaited`: a restart for which the node took no new work.
     """
 
     id: str
@@ -94,6 +98,8 @@ class Observation(Data, frozen=True):
     clears: tuple[str, ...] = ()
     fatal: bool = True
     acts_late: bool = False
+    latent_ms: int = 0
+    awaited: bool = False
     synthetic: bool = False
     known: bool = True
     last_ms: int = 0

@@ -77,7 +77,8 @@ class Score(Struct, frozen=True):
     """Everything that is measured. Accuracies are of failures; one without a verdict counts as wrong.
 
     `confusion[true class][said class]` counts failures. `code` is right when one code is the other or its general
-    case; `node` and `device` are over failures that have a culprit. `calibration_error`: see `calibration_error()`.
+    case; `node` and `device` are over decidable failures that have a culprit, `node_of_all` and `device_of_all` over
+    all that have one. `calibration_error`: see `calibration_error()`.
     """
 
     failures: int
@@ -88,7 +89,9 @@ class Score(Struct, frozen=True):
     class_of_decidable: Share
     code: Share
     node: Share
+    node_of_all: Share
     device: Share
+    device_of_all: Share
     assumed: Share
     calibration_error: float | None
     delay: Delay | None
@@ -109,6 +112,7 @@ def score(truths: Iterable[Truth], verdicts: Iterable[Verdict]) -> Score:
     pairs = [(truth, said.get(key)) for key, truth in known.items()]
     judged = [(truth, verdict) for truth, verdict in pairs if verdict is not None]
     blamed = [(truth, verdict) for truth, verdict in pairs if truth.node is not None]
+    nameable = [(truth, verdict) for truth, verdict in blamed if truth.decidable]
     confusion = _confusion(pairs)
     return Score(
         failures=len(pairs),
@@ -118,12 +122,10 @@ def score(truths: Iterable[Truth], verdicts: Iterable[Verdict]) -> Score:
         class_of_all=_share(_class_right(*pair) for pair in pairs),
         class_of_decidable=_share(_class_right(*pair) for pair in pairs if pair[0].decidable),
         code=_share(_code_right(*pair) for pair in pairs),
-        node=_share(_node_right(*pair) for pair in blamed),
-        device=_share(
-            _node_right(truth, verdict) and verdict is not None and verdict.device_index == truth.device_index
-            for truth, verdict in blamed
-            if truth.device_index is not None
-        ),
+        node=_share(_node_right(*pair) for pair in nameable),
+        node_of_all=_share(_node_right(*pair) for pair in blamed),
+        device=_share(_device_right(*pair) for pair in nameable if pair[0].device_index is not None),
+        device_of_all=_share(_device_right(*pair) for pair in blamed if pair[0].device_index is not None),
         assumed=_share(verdict.basis == "assumed" for _, verdict in judged),
         calibration_error=calibration_error([(v.confidence, _class_right(t, v)) for t, v in judged]),
         delay=_delay([verdict.first_said_ms - ms_of(truth.ended_at) for truth, verdict in judged]),
@@ -175,6 +177,10 @@ def _code_right(truth: Truth, verdict: Verdict | None) -> bool:
 
 def _node_right(truth: Truth, verdict: Verdict | None) -> bool:
     return verdict is not None and verdict.node == truth.node
+
+
+def _device_right(truth: Truth, verdict: Verdict | None) -> bool:
+    return verdict is not None and _node_right(truth, verdict) and verdict.device_index == truth.device_index
 
 
 def _share(hits: Iterable[bool]) -> Share:

@@ -56,6 +56,8 @@ class Judgement(Struct, frozen=True, gc=False, kw_only=True):
     scope: Scope
     acts_late: bool = False
     """The harm shows after further steps (corrupted data, degradation): progress does not clear it."""
+    latent_s: int = 0
+    """Seconds for which a test's finding dates back: what it finds broken may have been so before. 0: not at all."""
     clears: tuple[str, ...]
     """What ends the condition, any of: `check:<name>` passes, `boot`, `remediation`; or `once`, alone."""
     boot_phase_s: int = 0

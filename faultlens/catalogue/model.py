@@ -100,6 +100,7 @@ class Fields(Strict):
     fatal_to_job: bool | None = None
     scope: Scope | None = None
     acts_late: bool | None = None
+    latent_s: Annotated[int, Field(ge=0, le=86400)] | None = None
     clears: Annotated[tuple[_Clears, ...], _NotEmpty] | None = None
     boot_phase_s: Annotated[int, Field(ge=0, le=3600)] | None = None
     companions: tuple[_Ref, ...] | None = None

@@ -75,8 +75,10 @@ class Facts(Struct, frozen=True):
     """One failed attempt (or a loss it survived) with everything known of it. Times are milliseconds.
 
     `held` maps each node to the devices held there (None: which ones is not known). `steps_after` maps an
-    observation's id to the steps that the job completed after it. `incidents`, `maintenance` and `rollouts` are those
-    whose scope covers a held node (or, where nothing was held yet, that are of the job's cluster).
+    observation's id to the steps that the job completed after it. `suspects_on`: the nodes and devices of the ranks
+    that are absent from a collective (`suspects`). `incidents`, `maintenance` and `rollouts` are those whose scope
+    covers a held node (or, where nothing was held yet, that are of the job's cluster). `brought`: causes that the job
+    met on more than one device, in this attempt or others.
     """
 
     job_id: str
@@ -105,7 +107,9 @@ class Facts(Struct, frozen=True):
     stalled_ms: int | None = None
     last_progress_ms: int | None = None
     suspects: tuple[int, ...] = ()
+    suspects_on: tuple[tuple[str, int | None], ...] = ()
     earlier: tuple[Earlier, ...] = ()
+    brought: tuple[str, ...] = ()
     how: str = ""
     step: int | None = None
     lost_capacity: bool = False

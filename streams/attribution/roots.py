@@ -9,6 +9,7 @@ from typing import Final
 from faultlens.catalogue import fault_ref
 from faultlens.internal import Observation
 from streams.attribution.facts import Exit, Facts, Said
+from streams.attribution.pointing import pointed_first
 
 # Contract: roots within 10 seconds of each other are ranked by severity before time, since clocks differ.
 COMPETING_MS: Final = 10_000
@@ -16,6 +17,8 @@ COMPETING_MS: Final = 10_000
 YIELD_MS: Final = 60_000
 # Contract: a fault after which the ranks completed two further steps did not stop the job.
 STEPS_THAT_CLEAR: Final = 2
+# What is broken when a job begins ends it within minutes, if at all.
+SOON_AFTER_START_MS: Final = 600_000
 # A kernel log may lag behind the first error by seconds; a daemon's poll by minutes. When the program names its own
 # error there is nothing left to explain, and only the clocks' difference is allowed for.
 LAG_MS: Final = 120_000
@@ -26,6 +29,8 @@ ONE_CLOCK_MS: Final = 2_000
 _SCHEDULERS: Final = frozenset({"bridge", "scheduler"})
 # Observations whose time is only known to lie between two reports.
 UNCERTAIN: Final = frozenset({"rebooted", "silent"})
+# What a process prints that crashed by itself, whoever its peers are.
+_OWN_CRASHES: Final = frozenset({"native.segmentation_fault", "elastic.segfault", "mpi.rank_crashed"})
 # What a program's text names when it is surely its own error, not the echo of a device fault.
 OWN_ERRORS: Final = ("app.exception", "app.config", "app.data", "app.dependency", "app.oom")
 
@@ -45,6 +50,11 @@ def names_another_cause(said: Said) -> bool:
     return own_error(said) or (said.role == "root" and said.cause_class == "platform")
 
 
+def crashed_by_itself(said: Said) -> bool:
+    """Return whether the text tells of a crash that neither a link nor the loss of another machine can bring about."""
+    return said.signature in _OWN_CRASHES
+
+
 def first_root_exit(facts: Facts) -> Exit | None:
     """Return the earliest exit whose text names a root, of those within two minutes one that is sure of it."""
     roots = sorted((e for e in facts.exits if e.said.role == "root"), key=lambda e: (e.first_ms, e.rank))
@@ -52,6 +62,12 @@ def first_root_exit(facts: Facts) -> Exit | None:
         return None
     near = [e for e in roots if e.first_ms <= roots[0].first_ms + LAG_MS]
     return next((e for e in near if e.said.strong), roots[0])
+
+
+def first_exit_saying(facts: Facts) -> Exit | None:
+    """Return the earliest exit whose text tells a root or a symptom."""
+    telling = [e for e in facts.exits if e.said.role in ("root", "symptom")]
+    return min(telling, key=lambda e: (e.first_ms, e.rank), default=None)
 
 
 def first_exit(facts: Facts) -> Exit | None:
@@ -84,7 +100,20 @@ def candidates(facts: Facts) -> list[Observation]:
     """Return the observations that can have ended the attempt, the most likely root first."""
     usable = [o for o in facts.observations if _can_be_root(facts, o)]
     usable = [o for o in usable if not _yields(o, usable) and not _ended_in_restart(o, usable)]
-    return ranked(usable)
+    fresh = [o for o in usable if _is_fresh(facts, o)]
+    stale = [o for o in usable if o not in fresh]
+    return pointed_first(facts, ranked(fresh)) + pointed_first(facts, ranked(stale))
+
+
+def _is_fresh(facts: Facts, observation: Observation) -> bool:
+    """Return whether it began in the window, or the job came to grief soon after it had begun on what was broken.
+
+    What was broken for long while the job ran explains an end that nothing newer explains.
+    """
+    began_ms = facts.started_ms or facts.allocated_ms or 0
+    if order_ms(observation) < facts.opens_ms and facts.trouble_ms - began_ms > SOON_AFTER_START_MS:
+        return False
+    return facts.steps_after.get(observation.id, 0) < STEPS_THAT_CLEAR
 
 
 def _can_be_root(facts: Facts, observation: Observation) -> bool:
@@ -95,7 +124,20 @@ def _can_be_root(facts: Facts, observation: Observation) -> bool:
         and in_window(facts, observation)
         and not cleared_by_progress(facts, observation)
         and not too_late(facts, observation)
+        and not _lived_on(facts, observation)
     )
+
+
+def _lived_on(facts: Facts, observation: Observation) -> bool:
+    """Return whether a node that was lost some time between two reports was still there when the trouble had begun.
+
+    Its ranks printed then; or it had only waited for its jobs to end, and nobody says that it was lost before.
+    """
+    if observation.code not in UNCERTAIN:
+        return False
+    if observation.awaited and not facts.end.said.cause_code.startswith("host.lost"):
+        return True
+    return any(e.node == observation.node and e.said.line and e.said.role != "none" for e in facts.exits)
 
 
 def _ran_to_its_limit(facts: Facts) -> bool:
@@ -105,7 +147,7 @@ def _ran_to_its_limit(facts: Facts) -> bool:
 
 def in_window(facts: Facts, observation: Observation) -> bool:
     """Return whether it happened in the evidence window, or began before and was still true in it."""
-    if observation.since_ms > facts.closes_ms:
+    if observation.since_ms - observation.latent_ms > facts.closes_ms:
         return False
     if observation.until_ms is not None and observation.until_ms < (facts.allocated_ms or 0):
         return False
@@ -193,13 +235,19 @@ def node_named(facts: Facts) -> str | None:
     """Return the node that a failure at its start is about: the one held, named, or common to earlier such ends."""
     if len(facts.held) == 1:
         return next(iter(facts.held))
-    words = f"{spoken(facts).line} {facts.end.message or ''}"
-    named = {node for node in facts.held if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", words)}
-    if len(named) == 1:
-        return named.pop()
+    named = node_in_words(facts)
+    if named is not None:
+        return named
     alike = [set(e.nodes) for e in facts.earlier if e.cause_code == spoken(facts).cause_code]
     common = set(facts.held).intersection(*alike) if alike else set()
     return common.pop() if len(common) == 1 else None
+
+
+def node_in_words(facts: Facts) -> str | None:
+    """Return the one held node that the text or the scheduler's message names."""
+    words = f"{spoken(facts).line} {facts.end.message or ''}"
+    named = {node for node in facts.held if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", words)}
+    return named.pop() if len(named) == 1 else None
 
 
 def rank_on(facts: Facts, observation: Observation) -> int | None:

@@ -26,7 +26,17 @@ from faultlens.internal import CauseAsked, CauseTold, NodeAnswer, NodeEvidence, 
 from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
 from streams.context import Context
-from streams.job_lifecycle import bookkeeping, counting, ending, noticing, preempting, resting, serving, telling
+from streams.job_lifecycle import (
+    bookkeeping,
+    counting,
+    ending,
+    noticing,
+    preempting,
+    repeating,
+    resting,
+    serving,
+    telling,
+)
 from streams.job_lifecycle.deciding import Judge, is_settled, stub_of
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
@@ -45,6 +55,7 @@ _INTERNAL: Final = (*_FROM_NODES, CauseAsked, CauseTold)
 _OF_THE_JOB: Final = (JobSubmitted, JobPending, CauseAsked)
 _GOING_ON: Final = frozenset({JobAlive, JobProgress})
 _CONCERN_EARLIER: Final = (JobAllocated, JobCheckpoint, JobLabelled)
+_BY_COUNTS: Final = frozenset({"black_hole_node", "different_users_fail_here"})
 _USUAL_LIMITS: Final = counting.StartLimits()
 
 
@@ -111,7 +122,7 @@ class JobLifecycleProcessor:
         if not findings and _only_goes_on(job, before, attempt, event):
             return Effects(job, (), self._next_wake(job, now_ms))
         touched = [attempt.attempt]
-        if _concerns_earlier(event):
+        if _concerns_earlier(event) or (len(job.attempts) > 1 and repeating.may_tell_more(event)):
             touched = [n for n in job.attempts if n != attempt.attempt] + touched
         return self._followed(known, job, touched, emits + findings, context, now_ms)
 
@@ -316,4 +327,7 @@ def _known(attempt: Attempt) -> telling.Known:
     decision = attempt.decision
     if not attempt.failed or decision is None:
         return telling.Known()
-    return telling.Known(decision.verdict.cause.code, decision.verdict.basis == "assumed")
+    verdict = decision.verdict
+    # What rests on the nodes' counts must not change these in turn.
+    named = verdict.culprit.node if verdict.rule not in _BY_COUNTS else None
+    return telling.Known(verdict.cause.code, verdict.basis == "assumed", named or "")

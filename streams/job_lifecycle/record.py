@@ -96,8 +96,8 @@ def _joined(held: Slot | None, lost: Slot) -> Slot:
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of an attempt. `heard_ms` and `heard_at_ms`: its reporters' last record, by its own
-    time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, and
-    the outcome; `sent_ms`: when they were last told."""
+    time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, the
+    outcome, and what the job brings along; `sent_ms`: when they were last told."""
 
     attempt: int
     cluster: str = ""
@@ -123,7 +123,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     others: tuple[OtherUse, ...] = ()
     answers: dict[str, NodeAnswer] = {}
     news: dict[str, NodeNews] = {}
-    told: tuple[int, int, str] | None = None
+    told: tuple[int, int, str, tuple[str, ...]] | None = None
     sent_ms: int = 0
     label: Label | None = None
     decision: Decision | None = None
@@ -167,6 +167,12 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         for slot in lost:
             slots[slot.node] = _joined(slots.get(slot.node), slot)
         return slots
+
+    @property
+    def last_exits(self) -> tuple[Exit, ...]:
+        """The exits that belong to the end: those of nodes that it lost and went on without do not."""
+        gone = {slot.node for loss in self.losses if not self.takes_over(loss) for slot in loss.lost} - {*self.slots}
+        return tuple(e for e in self.exits if e.node not in gone) if gone else self.exits
 
     def takes_over(self, loss: Loss) -> bool:
         """Return whether the attempt failed inside the loss's window, so that the loss is none of its own."""

@@ -20,14 +20,16 @@ from streams.job_lifecycle.record import (
     JobRecord,
     Loss,
 )
+from streams.job_lifecycle.repeating import brought_along
 from streams.processor import Emit
 
 
 class Known(Struct, frozen=True):
-    """What is known so far of why an attempt ended: the cause's code, and whether that is more than a guess."""
+    """What is known so far of an end: the cause's code, whether that is only a guess, and the node that is named."""
 
     code: str = ""
     unexplained: bool = False
+    culprit: str = ""
 
 
 def held(job: JobRecord, attempt: Attempt, slots: list[Slot], now_ms: int) -> list[Emit]:
@@ -69,7 +71,9 @@ def trouble_ms(attempt: Attempt) -> int:
     """Return the first sign of trouble: the progress before a stall, the first error or exit, or the end."""
     end = attempt.end
     signs = [end.at_ms] if end is not None else [attempt.heard_ms]
-    if attempt.first_exit_ms is not None:
+    if attempt.losses:
+        signs += [leaving.first_ms for leaving in attempt.last_exits]
+    elif attempt.first_exit_ms is not None:
         signs.append(attempt.first_exit_ms)
     stalled_ms = stalled_since_ms(attempt)
     if stalled_ms is not None:
@@ -92,7 +96,7 @@ def released(job: JobRecord, attempt: Attempt, now_ms: int, known: Known) -> tup
     end = attempt.end
     if end is None:
         return attempt, []
-    word = (opens_ms(attempt), attempt.closes_ms, end.outcome)
+    word = (opens_ms(attempt), attempt.closes_ms, end.outcome, brought_along(job) if attempt.failed else ())
     slots = attempt.answering
     nodes = list(slots)
     if word == attempt.told:
@@ -140,6 +144,8 @@ def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int
         unexplained=known.unexplained,
         code=known.code,
         since_ms=attempt.allocated_ms or 0,
+        culprit=known.culprit,
+        brought=brought_along(job) if attempt.failed else (),
     )
     key = stable_id(job.job_id, attempt.attempt, slot.node, "released", data.opens_ms, data.closes_ms, now_ms)
     return Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from faultlens.catalogue import Catalogue, Judgement
+from faultlens.clock import SECOND_MS
 from faultlens.codec import Event, stable_id
 from faultlens.events import Check, DeviceRef, NodeActed, NodeFault
 from faultlens.internal import Observation
@@ -92,6 +93,7 @@ def _judged(judgement: Judgement) -> dict[str, Any]:
         "clears": judgement.clears,
         "fatal": judgement.fatal_to_job,
         "acts_late": judgement.acts_late,
+        "latent_ms": judgement.latent_s * SECOND_MS,
         "known": judgement.known,
     }
 
@@ -144,8 +146,15 @@ def of_reboot(record: NodeRecord, event: Event, *, now_ms: int) -> Observation:
         meaning="the node restarted",
         whole_node=True,
         scope="node",
+        awaited=_takes_no_work(record),
         domains=record.domains,
     )
+
+
+def _takes_no_work(record: NodeRecord) -> bool:
+    """Return whether the node was held back from new work, so that whoever restarted it waited for its jobs to end."""
+    held_back = record.cordon is not None or record.drain is not None
+    return held_back or (record.gpus_total > 0 and record.gpus_allocatable == 0)
 
 
 def of_silence(record: NodeRecord, since_ms: int, *, now_ms: int) -> Observation:

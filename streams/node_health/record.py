@@ -38,13 +38,14 @@ SEEN_REPORTS_BYTES: Final = 8 * 64
 
 
 class Use(Struct, frozen=True, gc=False):
-    """A job that met an application-like code on a device."""
+    """A job that met an application-like code on a device; `brought`: it met the like on other devices as well."""
 
     job_id: str
     attempt: int
     user: str
     image: str
     at_ms: int
+    brought: bool = False
 
 
 class Acts(Struct, frozen=True, gc=False):

@@ -68,7 +68,7 @@ def _still_true(observation: Observation, at_ms: int) -> bool:
 
 
 def _in_window(record: NodeRecord, release: Released, observation: Observation) -> bool:
-    if observation.since_ms > release.closes_ms:
+    if observation.since_ms - observation.latent_ms > release.closes_ms:
         return False
     held = release.devices
     if not whole_or_same_device(record, observation, held):
@@ -154,7 +154,8 @@ def _near_start(other: Released, release: Released) -> bool:
 
 
 def _failed_to_start(release: Released) -> bool:
-    return release.outcome == "never_started" and not release.code.startswith(_NOT_THE_NODES)
+    named_another = release.culprit not in ("", release.node)
+    return release.outcome == "never_started" and not named_another and not release.code.startswith(_NOT_THE_NODES)
 
 
 def _unexplained(release: Released) -> bool:

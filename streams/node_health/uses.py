@@ -68,14 +68,17 @@ def _met(record: NodeRecord, holder: Held | Released, fault: Observation) -> Use
     at_ms = max(fault.since_ms, min(fault.last_ms, holder.since_ms - _SKEW_MS))
     if not _holds(holder, at_ms) or not whole_or_same_device(record, fault, holder.devices):
         return None
-    return Use(holder.job_id, holder.attempt, holder.user or holder.job_id, holder.image or "", at_ms)
+    brought = isinstance(holder, Released) and fault.cause_code in holder.brought
+    return Use(holder.job_id, holder.attempt, holder.user or holder.job_id, holder.image or "", at_ms, brought)
 
 
 def _with(record: NodeRecord, key: str, uses: Iterable[Use]) -> NodeRecord:
     """Return the record with these uses of a key: each attempt's first, of too many the newest."""
     first: dict[tuple[str, int], Use] = {}
-    for use in sorted(uses, key=lambda use: (use.at_ms, use.job_id, use.attempt)):
-        first.setdefault((use.job_id, use.attempt), use)
+    for use in sorted(uses, key=lambda use: (use.at_ms, use.job_id, use.attempt, use.brought)):
+        earliest = first.setdefault((use.job_id, use.attempt), use)
+        if use.brought and not earliest.brought:
+            first[use.job_id, use.attempt] = replace(earliest, brought=True)
     newest_ms = max((use.at_ms for use in first.values()), default=0)
     kept = tuple(use for use in first.values() if newest_ms - use.at_ms <= USES_KEPT_MS)[-USES_MAX:]
     if kept == record.uses.get(key, ()):
@@ -91,7 +94,7 @@ def _with(record: NodeRecord, key: str, uses: Iterable[Use]) -> NodeRecord:
 def others(record: NodeRecord, job_id: str, attempt: int, observations: Iterable[Observation]) -> list[OtherUse]:
     """Return which other jobs met the same application-like code on the same device before this attempt did.
 
-    A job that met it on several devices of this node says nothing against one of them: a program does that.
+    A job that met it on several devices, of this node or others, says nothing against one of them: a program does that.
     """
     found = []
     for observation in observations:
@@ -101,7 +104,7 @@ def others(record: NodeRecord, job_id: str, attempt: int, observations: Iterable
         own_ms = next((u.at_ms for u in uses if (u.job_id, u.attempt) == (job_id, attempt)), observation.since_ms)
         for use in uses:
             before = use.job_id != job_id and 0 < own_ms - use.at_ms <= USES_KEPT_MS
-            if before and _devices_met(record, observation.code, use) == 1:
+            if before and not use.brought and _devices_met(record, observation.code, use) == 1:
                 device = observation.device or DeviceRef()
                 other = OtherUse(observation.code, device, use.job_id, use.user, use.image, use.at_ms, record.node)
                 found.append(other)

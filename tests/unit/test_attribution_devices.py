@@ -252,8 +252,18 @@ def test_an_announced_recovery_step_accuses_nobody_and_hides_nothing(announced: 
 def test_of_two_roots_within_ten_seconds_the_more_severe_is_the_cause_and_later_ones_follow_it() -> None:
     near = fails(job().fault(9.95, "n2", "nic", "link_down", PORT).fault(9.99, "n1", "xid", "79", 3))
     assert near.verdict("j").cause.code == "gpu.off_bus"
-    far = fails(job().fault(9.7, "n2", "nic", "link_down", PORT).fault(9.99, "n1", "xid", "79", 3))
+    far = fails(job().fault(9.7, "n1", "nic", "link_down", PORT).fault(9.99, "n2", "xid", "79", 3), "")
     assert far.verdict("j").cause.code == "network.link.down"
+
+
+def test_of_faults_of_several_machines_it_is_the_one_under_the_rank_that_broke() -> None:
+    scene = job().fault(9.7, "n2", "xid", "79", 3).fault(9.99, "n1", "xid", "48", 3)
+    assert fails(scene).told("j")[2] == "n1/3"
+
+
+def test_of_faults_of_several_machines_it_is_the_one_of_the_peer_that_is_missed() -> None:
+    scene = job().fault(9.5, "n2", "xid", "79", 3).fault(9.7, "n1", "xid", "95", 5)
+    assert fails(scene, "").told("j")[2] == "n1/5"
 
 
 def test_a_fault_after_which_two_steps_were_made_is_context_unless_it_acts_late() -> None:

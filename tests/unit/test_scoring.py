@@ -122,8 +122,15 @@ def test_node_and_device_are_judged_only_where_there_is_a_culprit() -> None:
         verdict("c", "user"),
     ]
     result = score(truths, said)
-    assert result.node == Share(1, 2)
-    assert result.device == Share(0, 1)
+    assert result.node == result.node_of_all == Share(1, 2)
+    assert result.device == result.device_of_all == Share(0, 1)
+
+
+def test_nobody_is_expected_to_name_a_culprit_that_nothing_delivered_points_at_but_it_is_counted() -> None:
+    truths = [truth("a", "hardware", node="n1", device=3), truth("b", "hardware", node="n2", decidable=False)]
+    result = score(truths, [verdict("a", "hardware", node="n1", device_index=3), verdict("b", "user")])
+    assert (result.node, result.node_of_all) == (Share(1, 1), Share(1, 2))
+    assert (result.device, result.device_of_all) == (Share(1, 1), Share(1, 1))
 
 
 def test_a_more_general_code_of_the_same_branch_is_right() -> None:

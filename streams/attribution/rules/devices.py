@@ -7,15 +7,18 @@ from typing import Final
 from faultlens.events import Basis
 from faultlens.internal import Observation
 from streams.attribution.facts import Facts, Said
+from streams.attribution.pointing import pointed
 from streams.attribution.roots import (
     COMPETING_MS,
     candidates,
     cleared_by_progress,
+    crashed_by_itself,
     first_root_exit,
     has_prefix,
     holds_part,
     in_window,
     names_another_cause,
+    own_error,
     rank_on,
     spoken,
     too_late,
@@ -38,7 +41,8 @@ _BEHIND: Final = {
     "app.numerics": ("gpu.compute", "gpu.memory", "host.memory"),
     "app.cuda_error": ("gpu", "fabric", "driver", "host.pcie"),
 }
-_OF_LINKS: Final = ("network", "platform.network", "host.lost", "app.hang", "gpu.unknown", "app.cuda_error")
+_OF_LINKS: Final = ("network", "platform.network", "host.lost", "app.hang")
+_WRONG_RESULTS: Final = ("gpu.compute.wrong_result",)
 # Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
 DECISIVE_SEVERITY: Final = 50
 _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
@@ -47,15 +51,20 @@ _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
 def _explains(facts: Facts, fault: Observation) -> bool:
     """Return whether the fault can stand although a text names another cause."""
     said = spoken(facts)
+    if own_error(said) and _also_elsewhere(facts, fault):
+        return False
     if any(has_prefix(fault.cause_code, (code,)) or has_prefix(code, (fault.cause_code,)) for code in said.also):
         return True
     behind = next((f for code, f in _BEHIND.items() if has_prefix(said.cause_code, (code,))), None)
     if said.role == "root" and behind is not None:
         return has_prefix(fault.cause_code, behind)
-    if fault.cause_code.startswith("network.") and not _sounds_like_network(said):
+    if not _sounds_like(facts, said, fault):
         return False
-    if not names_another_cause(said):
-        return True
+    return not names_another_cause(said) or _is_echoed(facts, said, fault)
+
+
+def _is_echoed(facts: Facts, said: Said, fault: Observation) -> bool:
+    """Return whether another cause that the text names is only what the program makes of the fault."""
     teller = first_root_exit(facts)
     first_ms = facts.trouble_ms if teller is None else teller.first_ms
     ahead_ms = first_ms + COMPETING_MS - fault.since_ms
@@ -65,11 +74,35 @@ def _explains(facts: Facts, fault: Observation) -> bool:
     return before and teller is not None and fault.node == teller.node and has_prefix(said.cause_code, _ECHOES)
 
 
-def _sounds_like_network(said: Said) -> bool:
+def _sounds_like(facts: Facts, said: Said, fault: Observation) -> bool:
+    """Return whether a fault of this kind can show in what is said."""
+    if fault.cause_code.startswith("network."):
+        return _sounds_like_network(facts, said)
+    if has_prefix(fault.cause_code, _WRONG_RESULTS):
+        return _may_compute_wrong(facts, said, fault)
+    return True
+
+
+def _sounds_like_network(facts: Facts, said: Said) -> bool:
     """Return whether a link that fails can print this: its peers' complaints, time-outs, or nothing at all."""
-    if said.role in ("none", "cascade"):
-        return True
+    vague = said.role == "symptom" and said.cause_code == "app.crash" and not crashed_by_itself(said)
+    if vague or said.role in ("none", "cascade"):
+        return len(facts.held) > 1 or facts.loss is not None
     return has_prefix(said.cause_code, _OF_LINKS) and not has_prefix(said.cause_code, ("app.hang.collective",))
+
+
+def _may_compute_wrong(facts: Facts, said: Said, fault: Observation) -> bool:
+    """Return whether wrong results can have ended the attempt: it names no root, and points there."""
+    where, index = pointed(facts), fault.device.index if fault.device else None
+    silent = said.role in ("none", "cascade") and (len(facts.held) == 1 or fault.node in where.nodes)
+    return silent or (said.role == "symptom" and index is not None and (fault.node, index) in where.devices)
+
+
+def _also_elsewhere(facts: Facts, fault: Observation) -> bool:
+    """Return whether ranks that do not run on what is broken name an error of their own as well."""
+    index = fault.device.index if fault.device and not fault.whole_node else None
+    telling = [e for e in facts.exits if own_error(e.said)]
+    return any(e.node != fault.node or (index is not None and e.device not in (None, index)) for e in telling)
 
 
 def _decisive(facts: Facts) -> list[Observation]:
@@ -182,6 +215,7 @@ def harm_short_of_fatal(facts: Facts) -> Finding | None:
     if spoken(facts).role == "root":
         return None
     found = [o for o in candidates(facts) if o.code not in ("silent", "rebooted") and o.cause_class != "platform"]
+    found = [o for o in found if _explains(facts, o)]
     if not found:
         return None
     fault = found[0]

@@ -27,6 +27,8 @@ def device_faults_under_several_users(facts: Facts) -> Finding | None:
     if len(hit) != _ALONE:
         return None
     fault = min(mine, key=lambda o: (o.since_ms, o.id))
+    if fault.cause_code in facts.brought:
+        return None
     others = [
         u
         for u in facts.others

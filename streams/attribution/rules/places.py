@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformIncident
 from faultlens.internal import NodeAnswer, Observation
-from streams.attribution.facts import Facts
+from streams.attribution.facts import Facts, Said
 from streams.attribution.roots import (
     UNCERTAIN,
     candidates,
+    crashed_by_itself,
+    first_exit_saying,
     has_prefix,
     in_window,
+    node_in_words,
     node_named,
     own_error,
     shares,
@@ -21,7 +25,7 @@ from streams.attribution.roots import (
     too_late,
 )
 from streams.attribution.verdict import Finding
-from streams.context import Open
+from streams.context import Open, covers
 
 # Several users cannot all be wrong on one node within hours while each is right elsewhere.
 _BLACK_HOLE_JOBS: Final = 3
@@ -54,6 +58,8 @@ _ALSO_OF: Final = {"storage": ("app.data.disk_full",)}
 _SERVICE_WORDS: Final = ("platform", "host.lost", "app.data.disk_full", "app.hang")
 # What the kernel prints when the whole node is short of memory; of a job's own limit it says `Memory cgroup`.
 _OF_THE_NODE: Final = re.compile(r"(?i)^(?!.*memory cgroup).*out of memory|CONSTRAINT_NONE")
+# Words of devices that stop, or take too long.
+_OF_HEAT: Final = ("gpu", "driver", "app.cuda_error", "app.hang")
 # What a flight recorder shows of the program itself: no service makes ranks call different collectives.
 _NO_SERVICES: Final = ("app.hang.collective",)
 _START_SERVICES: Final = frozenset({"registry"})
@@ -73,7 +79,10 @@ def _touches(facts: Facts, entry: Open[PlatformIncident]) -> bool:
 
 
 def _lost(facts: Facts) -> list[Observation]:
-    return [o for o in candidates(facts) if o.code in UNCERTAIN]
+    """Return the held nodes that were lost, unless a process crashed by itself on another one."""
+    teller = first_exit_saying(facts)
+    elsewhere = teller.node if teller is not None and crashed_by_itself(teller.said) else None
+    return [o for o in candidates(facts) if o.code in UNCERTAIN and elsewhere in (None, o.node)]
 
 
 def _announced(entry: Open[PlatformIncident]) -> EvidenceItem:
@@ -92,9 +101,16 @@ def power_or_cooling_incident(facts: Facts) -> Finding | None:
         incident = entry.what
         if incident.service not in ("power", "cooling"):
             continue
-        hit = _lost(facts)
-        if incident.service == "cooling" and spoken(facts).role != "root":
-            hit += [o for o in facts.observations if o.cause_code.startswith("gpu.thermal") and in_window(facts, o)]
+        reached = _reached_by(facts, entry)
+        hit = [o for o in _lost(facts) if reached(o)]
+        if incident.service == "cooling" and _may_be_heat(spoken(facts)):
+            hit += [
+                o
+                for o in facts.observations
+                if o.cause_code.startswith("gpu.thermal") and in_window(facts, o) and reached(o)
+            ]
+        if _broke_elsewhere(facts, reached):
+            return None
         if hit or facts.end.said.cause_code.startswith("host.lost"):
             return Finding(
                 _CODE_OF_SERVICE[incident.service],
@@ -105,6 +121,25 @@ def power_or_cooling_incident(facts: Facts) -> Finding | None:
                 advice="retry",
             )
     return None
+
+
+def _reached_by(facts: Facts, entry: Open[PlatformIncident]) -> Callable[[Observation], bool]:
+    """Return what tells whether an observation is of a node that the incident reaches."""
+    pools = {answer.node: answer.pool for answer in facts.answers}
+    domains = {answer.node: answer.domains for answer in facts.answers}
+    scope = entry.what.scope
+    return lambda o: covers(scope, node=o.node, pool=pools.get(o.node), domains=o.domains or domains.get(o.node, {}))
+
+
+def _may_be_heat(said: Said) -> bool:
+    """Return whether a GPU that slows down or stops can be behind the words."""
+    return said.role != "root" or has_prefix(said.cause_code, _OF_HEAT)
+
+
+def _broke_elsewhere(facts: Facts, reached: Callable[[Observation], bool]) -> bool:
+    """Return whether the likeliest root is a fault of another kind on a node that the incident does not reach."""
+    found = [o for o in candidates(facts) if o.fatal and o.code not in UNCERTAIN]
+    return bool(found) and not reached(found[0])
 
 
 def service_fault_on_the_node(facts: Facts) -> Finding | None:
@@ -219,6 +254,9 @@ def black_hole_node(facts: Facts) -> Finding | None:
     if facts.started_ms is not None or own_error(said):
         return None
     suspects = [answer for answer in facts.answers if _swallows(answer)]
+    named = node_in_words(facts)
+    if named is not None:
+        suspects = [answer for answer in suspects if answer.node == named]
     worst = _worst(suspects, node_named(facts))
     if worst is None:
         return None
