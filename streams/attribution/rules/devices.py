@@ -18,6 +18,7 @@ from streams.attribution.roots import (
     holds_part,
     in_window,
     names_another_cause,
+    node_in_words,
     own_error,
     rank_on,
     spoken,
@@ -51,7 +52,7 @@ _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
 def _explains(facts: Facts, fault: Observation) -> bool:
     """Return whether the fault can stand although a text names another cause."""
     said = spoken(facts)
-    if own_error(said) and _also_elsewhere(facts, fault):
+    if (own_error(said) and _also_elsewhere(facts, fault)) or _another_was_lost(facts, said, fault):
         return False
     if any(has_prefix(fault.cause_code, (code,)) or has_prefix(code, (fault.cause_code,)) for code in said.also):
         return True
@@ -61,6 +62,15 @@ def _explains(facts: Facts, fault: Observation) -> bool:
     if not _sounds_like(facts, said, fault):
         return False
     return not names_another_cause(said) or _is_echoed(facts, said, fault)
+
+
+def _another_was_lost(facts: Facts, said: Said, fault: Observation) -> bool:
+    """Return whether the scheduler says of another node by name that it was lost."""
+    return (
+        said.role == "root"
+        and has_prefix(said.cause_code, ("host.lost",))
+        and (node_in_words(facts) not in (None, fault.node))
+    )
 
 
 def _is_echoed(facts: Facts, said: Said, fault: Observation) -> bool:
