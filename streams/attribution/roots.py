@@ -10,11 +10,14 @@ from faultlens.catalogue import fault_ref
 from faultlens.internal import Observation
 from streams.attribution.facts import Exit, Facts, Said
 from streams.attribution.pointing import pointed_first
+from streams.context import covers
 
 # Contract: roots within 10 seconds of each other are ranked by severity before time, since clocks differ.
 COMPETING_MS: Final = 10_000
 # A code yields to the fault it follows within a minute, on its device or at the link's other end.
 YIELD_MS: Final = 60_000
+# A check shows what happened up to a report before it.
+NEXT_REPORT_MS: Final = 600_000
 # Contract: a fault after which the ranks completed two further steps did not stop the job.
 STEPS_THAT_CLEAR: Final = 2
 # What is broken when a job begins ends it within minutes, if at all.
@@ -135,9 +138,21 @@ def _lived_on(facts: Facts, observation: Observation) -> bool:
     """
     if observation.code not in UNCERTAIN:
         return False
-    if observation.awaited and not facts.end.said.cause_code.startswith("host.lost"):
+    awaited = observation.awaited or _in_rollout(facts, observation)
+    if awaited and not facts.end.said.cause_code.startswith("host.lost"):
         return True
     return any(e.node == observation.node and e.said.line and e.said.role != "none" for e in facts.exits)
+
+
+def _in_rollout(facts: Facts, restart: Observation) -> bool:
+    """Return whether the node restarted in the course of a roll-out to it, which waits for its jobs to end."""
+    pool = next((a.pool for a in facts.answers if a.node == restart.node), None)
+    return restart.code == "rebooted" and any(
+        entry.since_ms <= restart.last_ms
+        and (entry.until_ms is None or entry.until_ms >= restart.since_ms)
+        and covers(entry.what.scope, node=restart.node, pool=pool, domains=restart.domains)
+        for entry in facts.rollouts
+    )
 
 
 def _ran_to_its_limit(facts: Facts) -> bool:
@@ -180,12 +195,15 @@ def one_clock(source: str, other: str) -> bool:
 
 
 def _yields(observation: Observation, others: list[Observation]) -> bool:
-    near = {
-        fault_ref(o.kind, o.code)
-        for o in others
-        if o is not observation and abs(o.since_ms - observation.since_ms) <= YIELD_MS
-    }
+    near = {fault_ref(o.kind, o.code) for o in others if o is not observation and _is_near(observation, o)}
     return not near.isdisjoint(observation.yields_to)
+
+
+def _is_near(observation: Observation, other: Observation) -> bool:
+    after_ms = other.since_ms - observation.since_ms
+    if other.kind == "check":
+        return other.node == observation.node and -YIELD_MS <= after_ms <= NEXT_REPORT_MS
+    return abs(after_ms) <= YIELD_MS
 
 
 def _ended_in_restart(observation: Observation, others: list[Observation]) -> bool:

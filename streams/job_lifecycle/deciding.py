@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -225,7 +225,7 @@ def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by
         stalled_ms=stalled_since_ms(attempt),
         exits=attempt.last_exits,
         suspects=attempt.suspects,
-        suspects_on=tuple(_seats(attempt, attempt.suspects)),
+        suspects_on=attempt.seats_of(attempt.suspects),
         earlier=_earlier(job, attempt),
         brought=brought_along(job),
         how=how_it_failed(attempt),
@@ -237,15 +237,6 @@ def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by
         label_source="" if label is None else label.source,
         label_ms=0 if label is None else label.at_ms,
     )
-
-
-def _seats(attempt: Attempt, ranks: Sequence[int]) -> Iterator[tuple[str, int | None]]:
-    """Yield on which node and device the ranks ran, as far as the allocation says so."""
-    for slot in attempt.answering.values() if ranks else ():
-        devices = slot.devices or ()
-        for place, rank in enumerate(slot.ranks or ()):
-            if rank in ranks:
-                yield slot.node, devices[place] if len(devices) == len(slot.ranks or ()) else None
 
 
 def _steps_after(attempt: Attempt, facts: Facts) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -173,6 +174,15 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         """The exits that belong to the end: those of nodes that it lost and went on without do not."""
         gone = {slot.node for loss in self.losses if not self.takes_over(loss) for slot in loss.lost} - {*self.slots}
         return tuple(e for e in self.exits if e.node not in gone) if gone else self.exits
+
+    def seats_of(self, ranks: Sequence[int]) -> tuple[tuple[str, int | None], ...]:
+        """Return on which node and device these ranks ran, as far as the allocation says so."""
+        seats: list[tuple[str, int | None]] = []
+        for slot in self.answering.values() if ranks else ():
+            known = slot.ranks or ()
+            devices = slot.devices if slot.devices is not None and len(slot.devices) == len(known) else None
+            seats += [(slot.node, devices[at] if devices else None) for at, rank in enumerate(known) if rank in ranks]
+        return tuple(seats)
 
     def takes_over(self, loss: Loss) -> bool:
         """Return whether the attempt failed inside the loss's window, so that the loss is none of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,14 +18,14 @@ _MADE_ON_DEVICES: Final = frozenset({"app.illegal_access"})
 def brought_along(job: JobRecord) -> tuple[str, ...]:
     """Return the causes that are the program's by default and that this job met on more than one device.
 
-    A device that makes a fault by itself makes it to whoever holds it; a program makes it wherever it runs.
+    A device that makes a fault by itself makes it to whoever holds it, again and again; a program makes it wherever it
+    runs.
     """
-    met: dict[str, set[tuple[str, int | None]]] = {}
+    met: dict[str, Counter[tuple[str, int | None]]] = {}
     for attempt in job.attempts.values():
-        if attempt.failed:
-            for cause, place in _met(attempt):
-                met.setdefault(cause, set()).add(place)
-    return tuple(sorted(cause for cause, places in met.items() if len(places) > 1))
+        for cause, place in {*_met(attempt)} if attempt.failed else ():
+            met.setdefault(cause, Counter())[place] += 1
+    return tuple(sorted(cause for cause, places in met.items() if len(places) > 1 and max(places.values()) == 1))
 
 
 def _met(attempt: Attempt) -> Iterator[tuple[str, tuple[str, int | None]]]:

@@ -53,8 +53,16 @@ def test_end_fault_start_and_allocation_may_arrive_in_any_order(arrives: tuple[f
 
 
 def test_the_final_verdict_rests_on_what_lies_in_the_window_and_not_on_what_came_after_it() -> None:
-    assert job().fault(14, "n1", "other", "compute_mismatch", 0).run(40).verdict("j").cause.code.startswith("gpu.comp")
-    assert job().fault(16, "n1", "other", "compute_mismatch", 0).run(40).verdict("j").cause.code == "gpu.unknown"
+    assert job().fault(14, "n1", "other", "diagnostic_failed", 0).run(40).verdict("j").cause.code == "gpu.compute"
+    assert job().fault(16, "n1", "other", "diagnostic_failed", 0).run(40).verdict("j").cause.code == "gpu.unknown"
+
+
+def test_a_test_that_finds_wrong_results_within_the_hour_tells_of_a_gpu_that_computed_wrongly_before() -> None:
+    found = job().fault(50, "n1", "other", "compute_mismatch", 0).run(80)
+    assert found.verdict("j").cause.code == "gpu.compute.wrong_result"
+    assert found.statuses("j")[-1] == "amended"
+    too_late = job().fault(75, "n1", "other", "compute_mismatch", 0).run(90)
+    assert too_late.verdict("j").cause.code == "gpu.unknown"
 
 
 def test_a_provisional_verdict_is_written_again_only_when_it_says_something_else() -> None:

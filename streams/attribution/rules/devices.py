@@ -76,6 +76,8 @@ def _another_was_lost(facts: Facts, said: Said, fault: Observation) -> bool:
 def _is_echoed(facts: Facts, said: Said, fault: Observation) -> bool:
     """Return whether another cause that the text names is only what the program makes of the fault."""
     teller = first_root_exit(facts)
+    if teller is not None and teller.node != fault.node and not fault.cause_code.startswith("network."):
+        return False
     first_ms = facts.trouble_ms if teller is None else teller.first_ms
     ahead_ms = first_ms + COMPETING_MS - fault.since_ms
     if not said.strong:
@@ -104,8 +106,10 @@ def _sounds_like_network(facts: Facts, said: Said) -> bool:
 def _may_compute_wrong(facts: Facts, said: Said, fault: Observation) -> bool:
     """Return whether wrong results can have ended the attempt: it names no root, and points there."""
     where, index = pointed(facts), fault.device.index if fault.device else None
-    silent = said.role in ("none", "cascade") and (len(facts.held) == 1 or fault.node in where.nodes)
-    return silent or (said.role == "symptom" and index is not None and (fault.node, index) in where.devices)
+    if said.role in ("none", "cascade"):
+        return len(facts.held) == 1 or fault.node in where.nodes
+    named = {device for node, device in where.devices if node == fault.node}
+    return said.role == "symptom" and fault.node in where.nodes and (not named or index in named)
 
 
 def _also_elsewhere(facts: Facts, fault: Observation) -> bool:
