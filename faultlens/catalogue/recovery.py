@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from faultlens.catalogue.judgement import ACTION_HINTS, ActionHint
 
 # `... GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`: what it is now stands last.
-_IN_BRACKETS: Final = re.compile(r"\(([^()]{1,60})\)")
+_STEP: Final = re.compile(r"(?:0x([0-9a-f]{1,4})\s*)?\(([^()]{1,60})\)")
 _MESSAGE_LIMIT: Final = 2000
 _SEVERITY: Final[Mapping[str, int]] = {hint: rank for rank, hint in enumerate(ACTION_HINTS)}
 
@@ -71,18 +71,19 @@ class Recovery:
     def announced_action(self, subcode_or_message: str | None) -> AnnouncedAction | None:
         """The step that a sub-code, NVML's number or a raw line of Xid 154 announces; None when it names none known.
 
-        A line says from what to what the step changed: the last one counts.
+        A line says from what to what the step changed: the last one counts, by its words, else by its number.
         """
         if not subcode_or_message:
             return None
         text = subcode_or_message[-_MESSAGE_LIMIT:].strip().lower()
         if text in self.actions:
             return self.actions[text]
-        for candidate in [*reversed(_IN_BRACKETS.findall(text)), text]:
-            action = self._by_text.get(candidate.strip())
-            if action is not None:
-                return action
-        return None
+        steps = _STEP.findall(text)
+        if not steps:
+            return self._by_text.get(text)
+        number, words = steps[-1]
+        known = self._by_text.get(words.strip())
+        return known if known is not None or not number else self._by_text.get(str(int(number, 16)))
 
 
 def effective_action(

@@ -31,6 +31,7 @@ def announced(name: str, at_ms: int) -> Announcement:
         ("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", "none", "none"),
         ("recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", "node_reboot_required", "reboot"),
         ("recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", "drain_and_reset", "reset_device"),
+        ("recovery action changed from 0x0 (None) to 0x2 (OS Reboot)", "node_reboot_required", "reboot"),
         ("GPU Reset Required", "gpu_reset_required", "reset_device"),
     ],
 )  # fmt: skip
@@ -40,7 +41,9 @@ def test_the_announced_step_is_read_from_sub_code_or_line(text: str, name: str, 
     assert (action.name, action.action_hint) == (name, hint)
 
 
-@pytest.mark.parametrize("text", [None, "", "NVRM: Xid 154, something else", "(later)", "reset"])
+@pytest.mark.parametrize(
+    "text", [None, "", "NVRM: Xid 154, something else", "(later)", "reset", "from 0x0 (None) to 0x63 (Hope)"]
+)
 def test_a_text_that_announces_nothing_known_is_no_announcement(text: str | None) -> None:
     assert CATALOGUE.announced_action(text) is None
 
