@@ -26,8 +26,11 @@ What the facts hold is what bears on the attempt: faults of the nodes and device
 the first sign of trouble to five minutes after the end; its ranks' exits and what their last lines say; incidents,
 maintenance and roll-outs that touch a node it held; what the same devices and nodes did to others; and how its
 earlier attempts ended. What a fault code means is said by the [catalogue](catalogue.md), what a log line means by
-the signatures (`faultlens/signatures/data/`); which of several roots came first is said in
-`streams/attribution/roots.py`.
+the signatures (`faultlens/signatures/data/`); which of several roots it was is said in
+`streams/attribution/roots.py`: the earliest, of those within ten seconds the most severe; but what lies where the job
+itself points (the rank that broke first, the ranks that a flight recorder misses, the peer that others name, the node
+that the scheduler names: `streams/attribution/pointing.py`) comes before what lies elsewhere, and what began in the
+window before what had been broken for long while the job ran.
 
 A verdict's **basis** says how well it is founded: `established` (a root fault was observed on what the job held),
 `supported` (a symptom or the text points there), `assumed` (nothing pointed anywhere, and the rule says what is then

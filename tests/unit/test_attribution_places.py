@@ -103,6 +103,34 @@ def test_three_hosts_of_one_power_feed_lost_together_are_the_feeds() -> None:
     assert lost("n1", "n2", "n3").run(40).told("j") == ("platform.power", "supported", None, "retry")
 
 
+def test_an_incident_takes_no_blame_for_what_broke_where_it_does_not_reach() -> None:
+    scene = job(Scene().node("n1", domains={"power": "pdu-1"}).node("n2", domains={"power": "pdu-2"}))
+    scene.incident(8, "cooling", scope=Scope(domains={"power": ("pdu-2",)}))
+    scene.fault(9.5, "n2", "thermal", "slowdown", 2).fault(9.99, "n1", "xid", "79", 3)
+    assert fails(scene, LAUNCH).told("j")[:3] == ("gpu.off_bus", "established", "n1/3")
+
+
+def restarts(scene: Scene) -> Run:
+    """Let n2 come back with another boot after a job on both nodes failed by itself."""
+    scene.node("n2", since=12, until=30, boot_id="n2-b2")
+    return scene.exit(10, "j", 8, "n1", "", device=0).end(10.2, "j").run(30)
+
+
+def both(**of_n2: Any) -> Scene:
+    return Scene().node("n1").node("n2", until=9, **of_n2).job("j", "n1", "n2", gpus=range(8)).alive("j", 1, 10)
+
+
+def test_a_node_that_restarts_once_its_jobs_are_gone_did_not_end_them() -> None:
+    assert restarts(both()).verdict("j").cause.code == "host.lost.rebooted"
+    assert restarts(both(gpus_allocatable=0)).verdict("j").cause.code == "app.exception"
+    rolled_out = both().rollout(8, "driver", scope=Scope(nodes=("n2",)))
+    assert restarts(rolled_out).verdict("j").cause.code == "app.exception"
+
+
+def test_a_node_whose_ranks_still_print_when_the_trouble_has_begun_was_not_lost_before() -> None:
+    assert restarts(both().exit(10.1, "j", 9, "n2", PEER)).verdict("j").cause.code != "host.lost.rebooted"
+
+
 def test_hosts_lost_while_power_fails_are_the_sites() -> None:
     scene = lost("n1", "n2").incident(12, "power", scope=Scope(domains={"power": ("pdu-1",)}))
     assert scene.run(40).told("j") == ("platform.power", "established", None, "retry")
