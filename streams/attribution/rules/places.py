@@ -63,6 +63,8 @@ _OF_HEAT: Final = ("gpu", "driver", "app.cuda_error", "app.hang")
 # What a flight recorder shows of the program itself: no service makes ranks call different collectives.
 _NO_SERVICES: Final = ("app.hang.collective",)
 _START_SERVICES: Final = frozenset({"registry"})
+# What starts containers, and can make them fail in the runtime's words.
+_START_CONTAINERS: Final = frozenset({"control_plane"})
 _TERMINATED: Final = frozenset({9, 15})
 
 
@@ -150,6 +152,8 @@ def service_fault_on_the_node(facts: Facts) -> Finding | None:
     if has_prefix(said.cause_code, _NO_SERVICES):
         return None
     found = [o for o in candidates(facts) if o.cause_class == "platform" and not o.code.startswith("act_")]
+    if _failed_in_the_runtime(facts):
+        found = [o for o in found if has_prefix(o.cause_code, ("platform.runtime",))]
     if not found:
         return None
     fault = found[0]
@@ -158,6 +162,12 @@ def service_fault_on_the_node(facts: Facts) -> Finding | None:
         # Each node has a container runtime of its own: that one is to be kept away from.
         return Finding(fault.cause_code, "established", what, fault.node, roots=(fault,))
     return Finding(fault.cause_code, "established", what, roots=(fault,), advice="retry")
+
+
+def _failed_in_the_runtime(facts: Facts) -> bool:
+    """Return whether it never started, and the words for it are the container runtime's: each node has its own."""
+    said = spoken(facts)
+    return facts.started_ms is None and said.role == "root" and has_prefix(said.cause_code, ("platform.runtime",))
 
 
 def service_incident(facts: Facts) -> Finding | None:
@@ -176,7 +186,8 @@ def service_incident(facts: Facts) -> Finding | None:
 def _plausible(facts: Facts, service: str) -> bool:
     """Return whether a service in trouble explains an end whose text does not name it."""
     said = spoken(facts)
-    if service not in _HIDES_BEHIND or has_prefix(said.cause_code, _NO_SERVICES):
+    elsewhere = service not in _START_CONTAINERS and _failed_in_the_runtime(facts)
+    if elsewhere or service not in _HIDES_BEHIND or has_prefix(said.cause_code, _NO_SERVICES):
         return False
     if own_error(said):
         return has_prefix(said.cause_code, _ALSO_OF.get(service, ()))
@@ -280,7 +291,12 @@ def _worst(suspects: list[NodeAnswer], named: str | None) -> NodeAnswer | None:
     for answer in suspects:
         if answer.node == named:
             return answer
-    by_count = sorted(suspects, key=lambda answer: (-answer.start_failures, answer.starts, answer.node))
-    if len(by_count) > 1 and by_count[0].start_failures == by_count[1].start_failures:
+    by_count = sorted(suspects, key=lambda answer: (*_counts(answer), answer.node))
+    if len(by_count) > 1 and _counts(by_count[0])[:2] == _counts(by_count[1])[:2]:
         return None
     return by_count[0] if by_count else None
+
+
+def _counts(answer: NodeAnswer) -> tuple[int, int, int]:
+    """Return the order of suspects: most starts that are surely the node's, most starts at all, fewest good ones."""
+    return -answer.start_failures_here, -answer.start_failures, answer.starts
