@@ -234,6 +234,30 @@ def test_a_node_on_which_one_users_starts_fail_or_as_many_others_run_well_does_n
     assert beside.verdict("c").basis == "assumed"
 
 
+def refused(scene: Scene, name: str, *nodes: str, minute: float, user: str) -> Scene:
+    scene.job(name, *nodes, minute=minute, user=user, starts=False)
+    message = "container create timed out after 60 s"
+    return scene.end(
+        minute + 0.5, name, "never_started", source="bridge/k8s", reason="StartError", message=message
+    )  # fmt: skip
+
+
+def test_a_start_that_fails_in_the_runtime_is_not_charged_to_a_mount_that_hangs_there() -> None:
+    scene = Scene().node("n1", "n2", until=60, failing={"mounts": "timeout"})
+    for minute, (name, user) in enumerate((("a", "ann"), ("b", "bob"), ("c", "cy"))):
+        refused(scene, name, "n1", minute=minute, user=user)
+    told = scene.incident(0, "storage").run(60).told("c")
+    assert told == ("platform.runtime.container", "established", "n1", "retry_elsewhere")
+
+
+def test_of_a_gangs_nodes_it_is_the_one_on_which_others_surely_failed_to_start() -> None:
+    scene = Scene().node("n1", "n2", "n3", until=60)
+    refused(scene, "a", "n2", minute=1, user="ann")
+    refused(scene, "b", "n1", "n2", minute=3, user="bob")
+    refused(scene, "c", "n1", "n2", "n3", minute=5, user="cy")
+    assert scene.run(60).told("c") == ("platform.runtime.container", "established", "n2", "retry_elsewhere")
+
+
 # --- memory ----------------------------------------------------------------------------------------------
 
 OF_THE_JOB = "Memory cgroup out of memory: Killed process 1234 (python3)"
