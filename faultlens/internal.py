@@ -138,9 +138,9 @@ class NodeAnswer(Data, frozen=True):
 
     `start_failures` and `failures` count other jobs of the six hours up to the attempt's end on this node (and
     `start_failure_users` and `failure_users` their users but the attempt's own): starts that failed by nothing shared
-    and nothing of the user's (`start_failures_here`: those that are surely about this node, since it was held alone or
-    named), and failures that nothing explains. `starts` counts the jobs that ran well there in that
-    time.
+    and nothing of the user's, and failures that nothing explains. `start_failures_here`: jobs whose start surely failed
+    by this node, since it was held alone or named; `start_tries`: how often any of them tried. `starts` counts the jobs
+    that ran well there in that time.
     """
 
     job_id: str
@@ -150,6 +150,7 @@ class NodeAnswer(Data, frozen=True):
     start_failures: int = 0
     start_failure_users: int = 0
     start_failures_here: int = 0
+    start_tries: int = 0
     failures: int = 0
     failure_users: int = 0
     starts: int = 0

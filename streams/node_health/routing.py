@@ -115,6 +115,7 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
         start_failures=len({r.job_id for r in failed_starts}),
         start_failure_users=len({r.user for r in failed_starts} - {release.user}),
         start_failures_here=len({r.job_id for r in failed_starts if r.culprit == record.node}),
+        start_tries=len(failed_starts),
         failures=len({r.job_id for r in unexplained}),
         failure_users=len({r.user for r in unexplained} - {release.user}),
         starts=len({r.job_id for r in others if _ran_well(r)}),
@@ -125,9 +126,14 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
         gpus_total=record.gpus_total,
     )
     counts = (
-        data.start_failures, data.start_failure_users, data.start_failures_here, data.failures, data.failure_users,
+        data.start_failures,
+        data.start_failure_users,
+        data.start_failures_here,
+        data.start_tries,
+        data.failures,
+        data.failure_users,
         data.starts,
-    )  # fmt: skip
+    )
     key = stable_id(
         record.node, release.job_id, release.attempt, "answer", release.closes_ms, release.loss or 0, *counts
     )

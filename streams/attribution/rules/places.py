@@ -268,7 +268,7 @@ def black_hole_node(facts: Facts) -> Finding | None:
     named = node_in_words(facts)
     if named is not None:
         suspects = [answer for answer in suspects if answer.node == named]
-    worst = _worst(suspects, node_named(facts))
+    worst = _worst(facts, suspects)
     if worst is None:
         return None
     jobs, users = worst.start_failures + 1, worst.start_failure_users + 1
@@ -283,20 +283,26 @@ def _swallows(answer: NodeAnswer) -> bool:
     return jobs >= _BLACK_HOLE_JOBS and users >= _BLACK_HOLE_USERS and jobs > answer.starts
 
 
-def _worst(suspects: list[NodeAnswer], named: str | None) -> NodeAnswer | None:
+def _worst(facts: Facts, suspects: list[NodeAnswer]) -> NodeAnswer | None:
     """Return the node that the failure is about: the one that its words name, else the one with most such starts.
 
     Nodes that were held together by the same few jobs cannot be told apart: then it is none of them yet.
     """
+    named = node_named(facts)
     for answer in suspects:
         if answer.node == named:
             return answer
-    by_count = sorted(suspects, key=lambda answer: (*_counts(answer), answer.node))
-    if len(by_count) > 1 and _counts(by_count[0])[:2] == _counts(by_count[1])[:2]:
+    by_count = sorted(suspects, key=lambda answer: (_counts(facts, answer), answer.starts, answer.node))
+    if len(by_count) > 1 and _counts(facts, by_count[0]) == _counts(facts, by_count[1]):
         return None
     return by_count[0] if by_count else None
 
 
-def _counts(answer: NodeAnswer) -> tuple[int, int, int]:
-    """Return the order of suspects: most starts that are surely the node's, most starts at all, fewest good ones."""
-    return -answer.start_failures_here, -answer.start_failures, answer.starts
+def _counts(facts: Facts, answer: NodeAnswer) -> tuple[int, int, int]:
+    """Return the order of suspects: by failed starts that are surely the node's, by all tries there, by jobs.
+
+    The job's own earlier tries count as well: whatever else they held, they held what is broken.
+    """
+    code = spoken(facts).cause_code
+    own = sum(answer.node in earlier.nodes for earlier in facts.earlier if earlier.cause_code == code)
+    return -answer.start_failures_here, -answer.start_tries - own, -answer.start_failures
