@@ -61,7 +61,7 @@ def test_a_test_that_finds_wrong_results_within_the_hour_tells_of_a_gpu_that_com
     found = job().fault(50, "n1", "other", "compute_mismatch", 0).run(80)
     assert found.verdict("j").cause.code == "gpu.compute.wrong_result"
     assert found.statuses("j")[-1] == "amended"
-    too_late = job().fault(75, "n1", "other", "compute_mismatch", 0).run(90)
+    too_late = job().fault(80, "n1", "other", "compute_mismatch", 0).run(95)
     assert too_late.verdict("j").cause.code == "gpu.unknown"
 
 
