@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from faultlens.clock import SECOND_MS
 from producers.simulation import rulings
 from producers.simulation.chance import happens, span_ms
-from producers.simulation.model import Attempt, Blow
+from producers.simulation.model import Attempt, Blow, Node
 from producers.simulation.tables import Ruling
 from producers.simulation.world import OpenIncident, World
 
@@ -17,10 +19,10 @@ _SOONEST_MS = 5 * SECOND_MS
 def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
     """Return what keeps this attempt from starting, if anything does."""
     gives_up_ms = at_ms + _SOONEST_MS + span_ms(world.chances.lives, _GIVES_UP_S)
-    for node in attempt.nodes():
-        if node.swallows > 0:
-            node.swallows -= 1
-            return rulings.refused(world, world.happenings.black_hole, gives_up_ms, node, blamed=True)
+    swallowing = [node for node in attempt.nodes() if node.swallows > 0]
+    if swallowing:
+        swallowing[0].swallows -= 1
+        return _swallowed(world, swallowing, gives_up_ms)
     for incident in world.incidents:
         if _reaches(incident, attempt) and happens(world.chances.luck, incident.kind.hits_starting):
             return rulings.refused(world, world.chances.luck.choice(incident.kind.starting), gives_up_ms)
@@ -31,6 +33,13 @@ def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
         possible = [ruling for ruling in world.happenings.start_failures if attempt.job.reporter in ruling.under]
         return rulings.refused(world, world.chances.luck.choice(possible), gives_up_ms, attempt.seats[0][0])
     return None
+
+
+def _swallowed(world: World, swallowing: list[Node], at_ms: int) -> Blow:
+    """Return the start that the first of these nodes fails; of several nobody can tell which, unless it is named."""
+    node = swallowing[0]
+    blow = rulings.refused(world, world.happenings.black_hole, at_ms, node, blamed=True)
+    return blow if len(swallowing) == 1 or node.name in (blow.message or "") else replace(blow, blamed=False)
 
 
 def _reaches(incident: OpenIncident, attempt: Attempt) -> bool:
