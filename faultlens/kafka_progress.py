@@ -60,7 +60,10 @@ class GroupProgress:
         committed = reader.committed(asked, timeout=_ANSWER_SECONDS)
         reader.assign([TopicPartition(at.topic, at.partition, max(0, at.offset)) for at in committed])
         at_end: set[Place] = set()
+        until_s = monotonic_s() + _PATIENCE_SECONDS
         while len(at_end) < len(asked):
+            if monotonic_s() > until_s:
+                raise WorldError(f"how far {group} is cannot be told: the brokers are silent")
             for message in reader.consume(100, _READ_SECONDS):
                 place = message.topic() or "", message.partition() or 0
                 error = message.error()

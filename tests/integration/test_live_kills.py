@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SOAK = int(os.environ.get("FAULTLENS_SOAK", "0"))
 FIRST = int(os.environ.get("FAULTLENS_SOAK_FIRST", "1"))
-DAYS, FAULTS = ("0.3", 24) if SOAK else ("0.12", 4)
+FAULTS = int(os.environ.get("FAULTLENS_SOAK_FAULTS", "24" if SOAK else "4"))
+DAYS = "0.3" if SOAK else "0.12"
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + (SOAK or 2)))
@@ -44,6 +45,7 @@ def test_faults_lose_and_double_nothing_and_change_no_decision(
                 faultlens("produce", recording, *played, timeout_s=3_000 if SOAK else 600)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{harm.log} {harm.codes}\n{said(workers)}") from error
+    three_brokers.start()
     outcome = outcome_of(tmp_path / "replayed", three_brokers)
     assert len(lasting(outcome.replayed[topics.ATTRIBUTIONS])) > 2
     assert len(harm.log) == FAULTS, harm.log

@@ -41,6 +41,10 @@ class Ports:
     controller: int
 
 
+# A broker ends with the thread that started it, so that none outlives the tests: it is this one, whoever asks for it.
+_STARTER: Final = ThreadPoolExecutor(1, thread_name_prefix="brokers")
+
+
 class Broker:
     """One broker's process. `kill` is without farewell, `stop` a clean end; both wait until it is gone."""
 
@@ -59,8 +63,11 @@ class Broker:
     def launch(self) -> None:
         """Start the process unless it runs, without waiting for it to listen."""
         if self.pid is None:
-            with self._log.open("ab") as log:
-                self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = _STARTER.submit(self._launched).result()
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def start(self) -> None:
         """Start the process and wait until it listens."""

@@ -63,7 +63,7 @@ class Harm:
         self.log.append(f"{how} broker {number}")
         getattr(self.cluster.brokers[number], how)()
         self._rest(self.dice.uniform(1.0, 6.0))
-        self.cluster.brokers[number].start()
+        self.cluster.brokers[number].launch()
 
     def _rest(self, seconds: float) -> bool:
         """Let time pass, starting what has ended; return whether the run is over."""
@@ -96,4 +96,5 @@ def harmed(harm: Harm) -> Iterator[Harm]:
         thread.join()
         for worker in harm.workers:
             worker.send(signal.SIGCONT)
-        harm.cluster.start()
+        for broker in harm.cluster.brokers.values():
+            broker.launch()
