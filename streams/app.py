@@ -15,16 +15,19 @@ import structlog
 from faust.auth import OAuthCredentials, SASLCredentials, SSLCredentials
 
 from faultlens.clock import monotonic_s
-from faultlens.kafka import Connection
+from faultlens.kafka import PARTITIONER, Connection
 from faultlens.kafka_topics import state_topic
 from faultlens.meters import RoleMeters
-from streams.live.arrived import as_appended, as_recorded
+from faultlens.murmur2 import partition_of
+from faultlens.topics import TOPICS
+from streams.live.arrived import Consumed, as_appended, as_recorded
 from streams.live.lane import Lane
 from streams.live.lanes import LIVE, PLAYED, Lanes, Run
 from streams.live.ticks import EVERY_SECONDS, Ticker
 from streams.live.transactions import Ledger
 from streams.live.watchdog import Watchdog
 from streams.runtime.records import Role
+from streams.runtime.task import INPUTS
 from streams.shell.consumer import PrefixConsumer, PrefixTransport
 from streams.shell.runs import RunScheduler, RunSchema
 from streams.shell.tokens import ClientTokens
@@ -71,6 +74,7 @@ class RoleWorker:
         self.watchdog = Watchdog(self.lanes.oldest_s, self._end)
         self.app = self._app()
         self._is_assigned = False
+        self._misplaced: set[str] = set()
 
     @property
     def group(self) -> str:
@@ -133,6 +137,7 @@ class RoleWorker:
         channel = app.topic(*topics, schema=RunSchema())
         app.agent(channel, name=f"{self.role.name}-lanes")(self._agent)
         app.on_partitions_assigned.connect(self._assigned, weak=False)
+        app.on_before_shutdown.connect(self._leave, weak=False)
         app.timer(EVERY_SECONDS)(self._each_second)
         return app
 
@@ -142,8 +147,29 @@ class RoleWorker:
             message = event.message
             if message.generation_id != self.app.consumer_generation_id:
                 continue
+            self._look_at(event.value[0])
             run = Run(event.value, monotonic_s(), partial(stream.ack, event))
             await self.lanes.put(message.partition, run)
+
+    def _look_at(self, record: Consumed) -> None:
+        """Complain, once a topic, of a record that lies where its key does not belong: others would miss it."""
+        key, topic = record.key, record.topic
+        if key and topic in INPUTS and topic not in self._misplaced:
+            wanted = partition_of(key, 1 if TOPICS[topic].key == "cluster" else self.setup.partitions)
+            if wanted != record.partition:
+                self._misplaced.add(topic)
+                log.error(
+                    "a producer partitions by another hash than murmur2",
+                    topic=topic,
+                    key=key.decode("utf-8", "replace"),
+                    partition=record.partition,
+                    belongs_in=wanted,
+                    remedy=f"let it set partitioner={PARTITIONER}",
+                )
+
+    async def _leave(self, *_: Any, **__: Any) -> None:
+        """End the batches that are being written before others take over."""
+        await self.lanes.release()
 
     async def _assigned(self, app: Any, /, *arguments: Any, **_: Any) -> None:
         assigned = arguments[0]

@@ -60,11 +60,12 @@ def faultlens(*arguments: str, timeout_s: float = PATIENCE_SECONDS) -> str:
 class Worker:
     """One process of `faultlens stream`, with logs in a file."""
 
-    def __init__(self, cluster: Cluster, role: str, log: Path, *options: str) -> None:
+    def __init__(self, cluster: Cluster | None, role: str, log: Path, *options: str) -> None:
+        """`cluster` None: the environment says where it is."""
         self.role = role
         self._log = log
-        command = [sys.executable, "-m", "faultlens.cli", "stream", "--role", role, "--brokers", cluster.bootstrap]
-        self._command = [*command, *options]
+        place = () if cluster is None else ("--brokers", cluster.bootstrap)
+        self._command = [sys.executable, "-m", "faultlens.cli", "stream", "--role", role, *place, *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -1,0 +1,87 @@
+"""One worker on a real Kafka: over TLS with a password, with ticks, metrics, complaints; and topics that are wrong."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from faultlens import topics
+from faultlens.kafka import Connection, client_config, producer_config
+from faultlens.murmur2 import partition_of
+from tests.kafka.cluster import Cluster
+from tests.kafka.living import Worker, consumed, fresh_topics, running, until
+
+ck: Any = pytest.importorskip("confluent_kafka", reason="the Kafka client is not installed (extra `stream`)")
+admin: Any = pytest.importorskip("confluent_kafka.admin", reason="the Kafka client is not installed (extra `stream`)")
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture
+def secured(kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a process that speaks TLS and logs in."""
+    password = tmp_path / "password"
+    password.write_text(kafka.password, "utf-8")
+    tls = kafka.certificates
+    for name, value in {
+        "BROKERS": kafka.secure_bootstrap,
+        "KAFKA_SECURITY": "sasl_ssl",
+        "KAFKA_USER": kafka.user,
+        "KAFKA_PASSWORD_FILE": password,
+        "KAFKA_CA": tls.ca,
+        "KAFKA_CERTIFICATE": tls.client,
+        "KAFKA_KEY": tls.client_key,
+    }.items():
+        monkeypatch.setitem(os.environ, f"FAULTLENS_{name}", str(value))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+def asked(port: int, path: str) -> str:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+    except (URLError, OSError):
+        return ""
+
+
+def test_a_worker_over_tls_takes_its_lanes_ticks_and_is_seen(kafka: Cluster, secured: None, tmp_path: Path) -> None:
+    fresh_topics(kafka, 2)
+    port = free_port()
+    worker = Worker(None, "node", tmp_path / "log", "--metrics", f"127.0.0.1:{port}", "--log", "json")
+    with running([worker]):
+        until(lambda: asked(port, "/readyz") == "ok\n")
+        until(lambda: len(consumed(kafka, topics.NODE_EVENTS)) >= 4)
+        key = next(b"n%d" % n for n in range(9) if partition_of(b"n%d" % n, 2) == 0)
+        producer = ck.Producer(producer_config(Connection(kafka.bootstrap)))
+        producer.produce(topics.NODE_EVENTS, b"{", key, partition=1)
+        producer.flush(30)
+        until(lambda: 'reason="not_json"' in asked(port, "/metrics"))
+        until(lambda: "partitions by another hash" in worker.said())
+        assert asked(port, "/healthz") == "ok\n"
+        assert 'faultlens_partitions{role="node"} 6.0' in asked(port, "/metrics")
+        assert worker.end() == 0, worker.said()
+    assert kafka.password not in worker.said()
+    ticks = [message for message in consumed(kafka, topics.NODE_EVENTS) if not message.value()]
+    assert {message.partition() for message in ticks} == {0, 1}
+    assert len(consumed(kafka, topics.DEAD_LETTERS)) == 1
+
+
+def test_a_worker_refuses_topics_that_are_not_as_they_must_be(kafka: Cluster, tmp_path: Path) -> None:
+    fresh_topics(kafka, 2)
+    client = admin.AdminClient(client_config(Connection(kafka.bootstrap)))
+    for grown in client.create_partitions([admin.NewPartitions(topics.EVIDENCE, 5)]).values():
+        grown.result(30)
+    worker = Worker(kafka, "job", tmp_path / "log")
+    worker.start()
+    until(lambda: worker.code is not None)
+    assert worker.code == 2
+    assert "evidence: partitions is 5, wanted 2: records that belong together would miss each other" in worker.said()
