@@ -12,7 +12,7 @@ from faultlens.errors import WorldError
 from faultlens.kafka import Connection, consumer_config
 
 _ANSWER_SECONDS: Final = 10.0
-_PATIENCE_SECONDS: Final = 60.0
+_PATIENCE_SECONDS: Final = 120.0
 _READ_SECONDS: Final = 0.1
 
 Place = tuple[str, int]

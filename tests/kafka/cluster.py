@@ -60,6 +60,13 @@ class Broker:
         running = self._process is not None and self._process.poll() is None
         return self._process.pid if running and self._process is not None else None
 
+    @property
+    def listens(self) -> bool:
+        """Whether the broker can be reached."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            return True
+        return False
+
     def launch(self) -> None:
         """Start the process unless it runs, without waiting for it to listen."""
         if self.pid is None:
@@ -80,7 +87,7 @@ class Broker:
         while monotonic() < deadline:
             if self.pid is None:
                 raise RuntimeError(f"the broker ended: {self._log.read_text('utf-8', 'replace')[-2_000:]}")
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            if self.listens:
                 return
             sleep(0.1)
         raise TimeoutError(f"no broker at port {self._port} after {_START_SECONDS:.0f} s; see {self._log}")

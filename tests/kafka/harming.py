@@ -16,6 +16,8 @@ from tests.kafka.living import Worker
 # A worker that is not heard of for this long has lost its share; a freeze is longer.
 SESSION_SECONDS = 6
 FREEZE_SECONDS = 10.0
+# Two brokers must have a record: one that is back has to catch up before another one goes.
+SETTLE_SECONDS = 10.0
 
 
 @dataclass
@@ -64,6 +66,9 @@ class Harm:
         getattr(self.cluster.brokers[number], how)()
         self._rest(self.dice.uniform(1.0, 6.0))
         self.cluster.brokers[number].launch()
+        while not self.cluster.brokers[number].listens and not self._rest(0.5):
+            pass
+        self._rest(SETTLE_SECONDS)
 
     def _rest(self, seconds: float) -> bool:
         """Let time pass, starting what has ended; return whether the run is over."""
