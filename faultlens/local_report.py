@@ -57,8 +57,8 @@ def as_text(run: Run) -> str:
         )
     if tally.doubted:
         lines.append(
-            f"Clocks: {tally.doubted:,} events are said to have been received more than a day ahead of those around "
-            "them; they were taken as received with those"
+            f"Not believed: {tally.doubted:,} times that an event was received more than a day after those around it; "
+            "it counts as received with those"
         )
     if run.out is not None:
         lines.append(f"Written to {run.out}: {_list(tally.written) or 'nothing'}")

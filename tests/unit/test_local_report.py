@@ -21,3 +21,8 @@ from faultlens.topics import JOB_EVENTS
 )
 def test_why_there_is_no_verdict(tally: Tally, said: str) -> None:
     assert said in as_text(Run(tally, 1.0, None, None))
+
+
+def test_arrivals_that_were_not_believed_are_told() -> None:
+    assert "Not believed: 2 times" in as_text(Run(Tally(doubted=2), 1.0, None, None))
+    assert "Not believed" not in as_text(Run(Tally(), 1.0, None, None))
