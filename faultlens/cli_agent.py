@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
+from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError
-from faultlens.outlet import outlet
 from faultlens.stopping import told_to_stop
 from faultlens.version import program_version
 from producers.agent.configuration import load_configuration

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import structlog
 import typer
 
+from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError, WorldError
-from faultlens.outlet import outlet
 from faultlens.settings import data_directory
 from faultlens.stopping import told_to_stop
 from producers.delivery.remembered import Remembered

@@ -15,12 +15,12 @@ from typing import Annotated, Final
 
 import typer
 
+from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.codec import Event
 from faultlens.events import JobAttributed
 from faultlens.kafka import load_connection
 from faultlens.local_judge import LocalJudge
-from faultlens.outlet import outlet
 from faultlens.settings import data_directory, load_settings
 from producers.launcher.identity import Identity, identity_of
 from producers.launcher.launching import Judge, Launcher, Options, Sink
