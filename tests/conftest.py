@@ -10,6 +10,10 @@ from typing import Final, TypeVar
 import pytest
 from hypothesis import settings
 
+from tests.kafka.fixtures import kafka, three_brokers
+
+__all__ = ["kafka", "three_brokers"]
+
 # What lies beside the repository on some machines only; all else (chDB, a browser) is installed by .ci/run.
 _MAY_BE_ABSENT: Final = re.compile(r"\bshared\b|\bbeside the repository\b|\bnot part of the repository\b")
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)

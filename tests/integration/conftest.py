@@ -41,9 +41,6 @@ from faultlens.events import (
 from faultlens.store import open_store
 from sinks.migrate import migrate
 from sinks.writer import StoreWriter
-from tests.kafka.fixtures import kafka, three_brokers
-
-__all__ = ["kafka", "three_brokers"]
 
 MONDAY_MS = parse_moment("2026-11-16T00:00:00Z")
 CODES: dict[str, CauseClass] = {
