@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
+from threading import Thread
 from typing import Final
 
 from confluent_kafka import (
@@ -24,6 +25,7 @@ from sinks.log import Holding, Place, Taken
 
 LOGGER: Final = logging.getLogger("librdkafka")
 ASK_SECONDS: Final = 15.0
+LEAVE_SECONDS: Final = 10.0
 # After so long without a sign of life the partitions of a member go to others. Heartbeats have a thread of their own.
 SESSION_TIMEOUT_MS: Final = 15_000
 CONTENT_TYPE: Final[list[tuple[str, str | bytes | None]]] = [("content-type", b"application/cloudevents+json")]
@@ -114,13 +116,21 @@ class KafkaLog:
         return found
 
     def close(self) -> None:
-        """Leave the group; what was committed last is committed once more, with an answer."""
+        """Leave the group; what was committed last is committed once more, with an answer.
+
+        Brokers that do not answer are not waited for: what was not committed is read again, and gives the same rows.
+        """
+        leaving = Thread(target=self._leave, name="leaving", daemon=True)
+        leaving.start()
+        leaving.join(LEAVE_SECONDS)
+
+    def _leave(self) -> None:
         mine = {place: offset for place, offset in self._committed.items() if place in self._held}
         try:
             if mine:
                 self._consumer.commit(offsets=_offsets(mine), asynchronous=False)
         except KafkaException:
-            pass  # it is read again: the rows are the same
+            LOGGER.warning("the last offsets could not be committed")
         finally:
             self._consumer.close()
 

@@ -182,6 +182,24 @@ def test_the_sink_logs_in_with_tls_and_a_password_and_says_when_it_is_refused(br
         assert_all_is_in(store, broker)
 
 
+def test_a_sink_that_is_told_to_end_ends_though_no_broker_answers(broker: Cluster, tmp_path: Path) -> None:
+    sink = SinkProcess(broker, str(tmp_path / "store"), "leaving", tmp_path / "log", {})
+    Feed(broker, "leaving").write([("ended", number) for number in range(50_000, 50_010)])
+    sink.start()
+    until((tmp_path / "store" / "metadata").exists)
+    sleep(1.0)
+    (only,) = broker.brokers.values()
+    only.freeze()
+    try:
+        assert sink.terminate() == 0, sink.said()
+    finally:
+        only.thaw()
+    sink.start("--until-caught-up")
+    assert sink.wait() == 0, sink.said()
+    with open_store(sink.store) as store:
+        assert_all_is_in(store, broker)
+
+
 def store_is_empty(server: Server) -> bool:
     return server.carried_out({}, b"SELECT count() FROM sink_runs").strip() == b"0"
 
