@@ -98,6 +98,7 @@ def _explanation(found: Explanation) -> list[RenderableType]:
         ("cleared by", ", ".join(judged.clears)),
         ("comes with", ", ".join(judged.companions)),
         ("follows from", ", ".join(judged.yields_to)),
+        ("again after a restart", judged.cause_after_reset or ""),
         ("after a boot", f"informational for {judged.boot_phase_s} s" if judged.boot_phase_s else ""),
         ("acts", "late: progress does not clear it" if judged.acts_late else ""),
         ("dates back", f"{judged.latent_s} s: it may have been so before it was found" if judged.latent_s else ""),

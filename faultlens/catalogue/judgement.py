@@ -60,6 +60,8 @@ class Judgement(Struct, frozen=True, gc=False, kw_only=True):
     """Seconds for which a test's finding dates back: what it finds broken may have been so before. 0: not at all."""
     clears: tuple[str, ...]
     """What ends the condition, any of: `check:<name>` passes, `boot`, `remediation`; or `once`, alone."""
+    cause_after_reset: str | None = None
+    """The cause when the device shows the code again after a restart: what a restart does not cure is not software."""
     boot_phase_s: int = 0
     """Seconds after a boot within which the code is informational before the first allocation; 0: never."""
     companions: tuple[str, ...] = ()

@@ -102,6 +102,7 @@ class Fields(Strict):
     acts_late: bool | None = None
     latent_s: Annotated[int, Field(ge=0, le=86400)] | None = None
     clears: Annotated[tuple[_Clears, ...], _NotEmpty] | None = None
+    cause_after_reset: _Cause | None = None
     boot_phase_s: Annotated[int, Field(ge=0, le=3600)] | None = None
     companions: tuple[_Ref, ...] | None = None
     yields_to: tuple[_Ref, ...] | None = None

@@ -81,10 +81,10 @@ def first_exit(facts: Facts) -> Exit | None:
 def spoken(facts: Facts) -> Said:
     """Return what the texts say: the earliest exit that names a root, else the end, else the first symptom."""
     root = first_root_exit(facts)
+    if facts.end.said.role == "root" and (root is None or (facts.end.said.strong and _only_named(root))):
+        return facts.end.said
     if root is not None:
         return root.said
-    if facts.end.said.role == "root":
-        return facts.end.said
     texts = [e.said for e in sorted(facts.exits, key=lambda e: (e.first_ms, e.rank))]
     texts.append(facts.end.said)
     for role in ("symptom", "cascade"):
@@ -92,6 +92,11 @@ def spoken(facts: Facts) -> Said:
             if said.role == role:
                 return said
     return Said()
+
+
+def _only_named(leaving: Exit) -> bool:
+    """Return whether the exit is known by the scheduler's word for it alone, which its message may explain."""
+    return leaving.reason is not None and leaving.said.line == leaving.reason
 
 
 def order_ms(observation: Observation) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from faultlens.catalogue import Catalogue, Judgement
+from faultlens.causes import class_of
 from faultlens.clock import SECOND_MS
 from faultlens.codec import Event, stable_id
 from faultlens.events import Check, DeviceRef, NodeActed, NodeFault
@@ -46,6 +47,9 @@ def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: Node
     judgement = catalogue.resolve(fault.kind, fault.code, subcode=fault.subcode, family=family, driver=driver)
     device = named(record, fault.device)
     role, lasts = _role(record, event, judgement), judgement.clears != ("once",)
+    judged = _judged(judgement)
+    if judgement.cause_after_reset is not None and _came_back(record, event, judgement, device):
+        judged |= {"cause_code": judgement.cause_after_reset, "cause_class": class_of(judgement.cause_after_reset)}
     return Observation(
         id=event.id,
         source=event.source,
@@ -68,8 +72,23 @@ def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: Node
         driver_version=driver,
         open=lasts and role in LASTING,
         until_ms=None if lasts else event.time_ms,
-        **_judged(judgement),
+        **judged,
     )
+
+
+def _came_back(record: NodeRecord, event: Event, judgement: Judgement, device: DeviceRef | None) -> bool:
+    """Return whether the device had a fault of this cause before the node restarted."""
+    if record.boot_ms is None or not record.boot_ms <= event.time_ms or index_of(record, device) is None:
+        return False
+    causes = (judgement.cause_code, judgement.cause_after_reset)
+    before = [f for f in record.faults if f.cause_code in causes and f.last_ms < record.boot_ms and not f.synthetic]
+    return any(_same_device(fault.device, device) for fault in before)
+
+
+def _same_device(one: DeviceRef | None, other: DeviceRef | None) -> bool:
+    if one is None or other is None or one.uuid is None or other.uuid is None:
+        return device_key(one) == device_key(other)
+    return one.uuid == other.uuid
 
 
 def _nowhere(record: NodeRecord, device: DeviceRef | None, kind: str) -> bool:

@@ -249,6 +249,25 @@ def test_an_announced_recovery_step_accuses_nobody_and_hides_nothing(announced: 
     assert fails(scene).told("j") == ("driver.gsp", "established", "n1/3", "retry_elsewhere")
 
 
+def test_a_gpu_that_the_driver_wants_reset_is_the_device_where_nothing_else_says_which() -> None:
+    told = fails(job().fault(9.99, "n1", "xid", "154", 3, subcode="gpu_reset_required")).told("j")
+    assert told == ("gpu.unknown", "supported", "n1/3", "retry_elsewhere")
+    nothing = fails(job().fault(9.99, "n1", "xid", "154", 3, subcode="none"))
+    assert nothing.told("j") == ("gpu.unknown", "assumed", None, "retry")
+    own = fails(job().fault(9.99, "n1", "xid", "154", 3, subcode="gpu_reset_required"), ILLEGAL)
+    assert own.verdict("j").cause.cause_class == "user"
+
+
+def test_a_gsp_that_fails_again_on_one_gpu_after_a_restart_is_the_gpus_firmware() -> None:
+    def again(gpu: int) -> Run:
+        scene = Scene().node("n1", since=-60, until=-31).node("n1", since=-25, boot_id="b2").node("n2")
+        scene.fault(-40, "n1", "xid", "119", gpu, boot_id="n1-b1")
+        return fails(job(scene).fault(9.99, "n1", "xid", "120", 3, boot_id="b2"))
+
+    assert again(3).told("j") == ("gpu.firmware", "established", "n1/3", "retry_elsewhere")
+    assert again(4).told("j") == ("driver.gsp", "established", "n1/3", "retry_elsewhere")
+
+
 def test_of_two_roots_within_ten_seconds_the_more_severe_is_the_cause_and_later_ones_follow_it() -> None:
     near = fails(job().fault(9.95, "n2", "nic", "link_down", PORT).fault(9.99, "n1", "xid", "79", 3))
     assert near.verdict("j").cause.code == "gpu.off_bus"

@@ -209,6 +209,17 @@ def test_a_start_that_fails_is_charged_by_what_the_scheduler_says(
     assert run.told("j") == expected
 
 
+def test_a_pull_that_backs_off_while_the_registry_is_in_trouble_is_the_registrys() -> None:
+    def start(scene: Scene) -> tuple[str, str]:
+        scene.job("j", "n1", starts=False)
+        scene.end(3, "j", "never_started", source="bridge/k8s", reason="ImagePullBackOff", message="Back-off pulling")
+        code, basis, *_ = scene.run(30).told("j")
+        return code, basis
+
+    assert start(Scene().node("n1").incident(1, "registry")) == ("platform.registry", "established")
+    assert start(Scene().node("n1")) == ("app.config.image", "assumed")
+
+
 def starts(*jobs: tuple[str, str], ran: int = 0) -> Run:
     """Let jobs of users fail to start on one node a minute apart, after `ran` others ran well there."""
     scene = Scene().node("n1", "n2", until=60)
@@ -291,6 +302,13 @@ def test_an_eviction_is_the_platforms() -> None:
     assert run.told("j")[:2] == ("platform.eviction", "supported")
 
 
+def test_an_eviction_for_the_pods_own_limit_is_its_users() -> None:
+    scene = Scene().node("n1").job("j", "n1").exit(10, "j", 0, "n1", exit_code=137, reason="evicted")
+    message = "Pod ephemeral local storage usage exceeds the total limit of containers 20Gi."
+    run = scene.end(10.2, "j", source="bridge/k8s", exit_code=137, reason="Evicted", message=message).run(30)
+    assert run.told("j") == ("app.data.disk_full", "supported", None, "do_not_retry")
+
+
 # --- hangs and limits ------------------------------------------------------------------------------------
 
 
@@ -319,6 +337,11 @@ def test_a_collective_that_times_out_on_healthy_nodes_is_a_hang() -> None:
     run = scene.exit(20, "j", 0, "n1", WATCHDOG).end(20.2, "j").run(40)
     assert run.verdict("j").cause.cause_class == "user"
     assert run.verdict("j").basis == "assumed"
+
+
+def test_a_kernel_that_is_stuck_when_a_job_stops_is_the_nodes_and_not_the_programs() -> None:
+    scene = job().fault(10.2, "n2", "kernel", "soft_lockup").exit(21, "j", 0, "n1", WATCHDOG).end(21.2, "j")
+    assert scene.run(40).told("j") == ("host.cpu.lockup", "supported", "n2", "retry_elsewhere")
 
 
 def test_the_fault_behind_a_collective_that_times_out_lies_ten_minutes_before() -> None:

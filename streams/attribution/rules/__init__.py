@@ -32,6 +32,8 @@ RULES: Final[tuple[Rule, ...]] = (
     devices.application_fault,
     devices.harm_short_of_fatal,
     devices.other_end_of_a_link,
+    devices.recovery_announced,
+    devices.kernel_stuck,
     outcomes.lost_capacity,
     texts.scheduler_says,
     outcomes.hang,

@@ -47,6 +47,10 @@ _WRONG_RESULTS: Final = ("gpu.compute.wrong_result",)
 # Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
 DECISIVE_SEVERITY: Final = 50
 _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
+# The steps of Xid 154 after which the device, as it is, is of no use to a job.
+_NEEDS_RECOVERY: Final = frozenset(
+    {"gpu_reset_required", "node_reboot_required", "system_reboot", "drain_and_reset", "bus_reset"}
+)
 
 
 def _explains(facts: Facts, fault: Observation) -> bool:
@@ -176,15 +180,7 @@ def _charged(facts: Facts, fault: Observation) -> Finding:
 
 def unexpected_code(facts: Facts) -> Finding | None:
     """A code that nobody knows for this family, just before the end, is held against the device for a person."""
-    found = [
-        o
-        for o in facts.observations
-        if o.role == "unexpected"
-        and in_window(facts, o)
-        and not o.synthetic
-        and not cleared_by_progress(facts, o)
-        and not too_late(facts, o)
-    ]
+    found = [o for o in facts.observations if o.role == "unexpected" and _unexplained(facts, o)]
     if not found:
         return None
     fault = min(found, key=lambda o: (o.since_ms, o.id))
@@ -196,8 +192,7 @@ def unexpected_code(facts: Facts) -> Finding | None:
 
 def application_fault(facts: Facts) -> Finding | None:
     """The driver reports illegal accesses of the program, and nothing says that the device makes them."""
-    found = [o for o in facts.observations if o.role == "application" and in_window(facts, o) and not o.synthetic]
-    found = [o for o in found if not cleared_by_progress(facts, o) and not too_late(facts, o)]
+    found = [o for o in facts.observations if o.role == "application" and _unexplained(facts, o)]
     if not found:
         return None
     first = min(found, key=lambda o: (o.since_ms, -o.severity, o.id))
@@ -213,11 +208,7 @@ def other_end_of_a_link(facts: Facts) -> Finding | None:
     if spoken(facts).role == "root":
         return None
     found = [o for o in facts.observations if o.role == "sympathetic" and has_prefix(o.cause_code, ("fabric",))]
-    found = [
-        o
-        for o in found
-        if in_window(facts, o) and not o.synthetic and not cleared_by_progress(facts, o) and not too_late(facts, o)
-    ]
+    found = [o for o in found if _unexplained(facts, o)]
     if not found:
         return None
     seen = min(found, key=lambda o: (o.since_ms, o.id))
@@ -237,3 +228,37 @@ def harm_short_of_fatal(facts: Facts) -> Finding | None:
         fault.cause_code, "supported", f"{fault.meaning} on {fault.node}",
         fault.node, fault.device, rank_on(facts, fault), roots=(fault,),
     )  # fmt: skip
+
+
+def recovery_announced(facts: Facts) -> Finding | None:
+    """The driver says that a device has to be reset, and no code says why: that device, for a reason unknown."""
+    if spoken(facts).role == "root":
+        return None
+    found = [o for o in facts.observations if (o.kind, o.code) == ("xid", "154") and o.subcode in _NEEDS_RECOVERY]
+    found = [o for o in found if _unexplained(facts, o)]
+    if not found:
+        return None
+    fault = min(found, key=lambda o: (o.since_ms, o.id))
+    return Finding(
+        "gpu.unknown", "supported", f"{fault.meaning}, on {fault.node}",
+        fault.node, fault.device, rank_on(facts, fault), roots=(fault,),
+    )  # fmt: skip
+
+
+def kernel_stuck(facts: Facts) -> Finding | None:
+    """The kernel of a held node says that it is stuck, and nothing says by what: that node, by default."""
+    if spoken(facts).role == "root":
+        return None
+    found = [o for o in facts.observations if o.kind == "kernel" and o.role == "sympathetic" and _unexplained(facts, o)]
+    if not found:
+        return None
+    seen = min(found, key=lambda o: (o.since_ms, o.id))
+    node = None if seen.cause_class == "platform" else seen.node
+    return Finding(seen.cause_code, "supported", f"{seen.meaning}, on {seen.node}", node, roots=(seen,))
+
+
+def _unexplained(facts: Facts, seen: Observation) -> bool:
+    """Return whether what was seen can belong to the failure at all."""
+    if seen.synthetic or not in_window(facts, seen):
+        return False
+    return not cleared_by_progress(facts, seen) and not too_late(facts, seen)

@@ -178,6 +178,8 @@ def service_incident(facts: Facts) -> Finding | None:
         code = _CODE_OF_SERVICE[incident.service]
         if said.role != "none" and has_prefix(said.cause_code, (code,)):
             return _by_incident(entry, said.cause_code, "established")
+        if said.role != "none" and not said.strong and code in said.also:
+            return _by_incident(entry, code, "established")
         if _plausible(facts, incident.service):
             return _by_incident(entry, code, "established" if facts.held else "supported")
     return None
