@@ -34,6 +34,8 @@ _SCHEDULERS: Final = frozenset({"bridge", "scheduler"})
 UNCERTAIN: Final = frozenset({"rebooted", "silent"})
 # What a process prints that crashed by itself, whoever its peers are.
 _OWN_CRASHES: Final = frozenset({"native.segmentation_fault", "elastic.segfault", "mpi.rank_crashed"})
+# Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
+DECISIVE_SEVERITY: Final = 50
 # What a program's text names when it is surely its own error, not the echo of a device fault.
 OWN_ERRORS: Final = ("app.exception", "app.config", "app.data", "app.dependency", "app.oom")
 
@@ -122,6 +124,12 @@ def _is_fresh(facts: Facts, observation: Observation) -> bool:
     if order_ms(observation) < facts.opens_ms and facts.trouble_ms - began_ms > SOON_AFTER_START_MS:
         return False
     return facts.steps_after.get(observation.id, 0) < STEPS_THAT_CLEAR
+
+
+def decisive(facts: Facts) -> list[Observation]:
+    """Return those of the candidates that end jobs by themselves, the most likely root first; a lost host is none."""
+    fatal = [o for o in candidates(facts) if o.fatal and o.severity >= DECISIVE_SEVERITY]
+    return [o for o in fatal if o.code not in UNCERTAIN]
 
 
 def _can_be_root(facts: Facts, observation: Observation) -> bool:

@@ -268,6 +268,13 @@ def test_a_gsp_that_fails_again_on_one_gpu_after_a_restart_is_the_gpus_firmware(
     assert again(4).told("j") == ("driver.gsp", "established", "n1/3", "retry_elsewhere")
 
 
+def test_a_program_that_sees_no_gpu_on_a_node_whose_driver_hangs_is_no_wrong_request() -> None:
+    text = TRACE + "RuntimeError: No CUDA GPUs are available"
+    sick = Scene().node("n1", failing={"driver_responds": "timeout"}).node("n2").job("j", "n1", "n2", gpus=range(8))
+    assert fails(sick, text).told("j") == ("driver.hang", "established", "n1", "retry_elsewhere")
+    assert fails(job(), text).verdict("j").cause.cause_class == "user"
+
+
 def test_of_two_roots_within_ten_seconds_the_more_severe_is_the_cause_and_later_ones_follow_it() -> None:
     near = fails(job().fault(9.95, "n2", "nic", "link_down", PORT).fault(9.99, "n1", "xid", "79", 3))
     assert near.verdict("j").cause.code == "gpu.off_bus"

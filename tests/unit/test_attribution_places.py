@@ -174,6 +174,26 @@ def test_a_job_that_is_terminated_while_its_node_is_in_maintenance_is_charged_to
     assert run.told("j") == ("platform.maintenance", "established", None, "retry")
 
 
+def test_what_broke_before_a_maintenance_or_drain_or_in_spite_of_it_is_the_cause() -> None:
+    lost = ("gpu.off_bus", "established", "n1/3", "retry_elsewhere")
+    for scene in (
+        job().fault(9.9, "n1", "xid", "79", 3).maintenance(10.05, scope=Scope(nodes=("n1",))),
+        job().fault(9.9, "n1", "xid", "79", 3).act(10.05, "n1", "drain"),
+        job().maintenance(-5).fault(9.9, "n1", "xid", "79", 3),
+    ):
+        assert terminated(scene).told("j") == lost
+
+
+def test_a_node_that_restarts_in_a_roll_out_is_restarted_by_that() -> None:
+    def restarts(what: str) -> tuple[str, str, str | None, str]:
+        scene = Scene().node("n1").node("n2", until=9).node("n2", since=13, boot_id="b2")
+        scene = job(scene).rollout(8, what, scope=Scope(nodes=("n2",))).rollout(25, what, "ended")
+        return scene.exit(10, "j", 3, "n1", PEER).end(10.2, "j").run(30).told("j")
+
+    assert restarts("os_image") == ("platform.maintenance", "supported", None, "retry")
+    assert restarts("agent") == ("host.lost.rebooted", "established", "n2", "retry_elsewhere")
+
+
 def test_a_job_that_is_terminated_and_nobody_says_why_is_assumed_to_be_its_own() -> None:
     verdict = terminated(job()).verdict("j")
     assert (verdict.basis, verdict.retry.advice) == ("assumed", "retry")

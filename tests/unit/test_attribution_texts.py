@@ -52,16 +52,16 @@ def test_what_names_a_service_is_the_platforms_and_nobody_is_to_blame(text: str,
 
 
 @pytest.mark.parametrize(
-    ("text", "cause"),
+    ("text", "cause", "where"),
     [
-        (TRACE + "RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu.memory.uncorrectable"),
-        (TRACE + "RuntimeError: CUDA error: uncorrectable NVLink error detected during", "fabric.nvlink.link"),
-        ("Failed to initialize NVML: Driver/library version mismatch", "driver.mismatch"),
+        (TRACE + "RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu.memory.uncorrectable", "n1/3"),
+        (TRACE + "RuntimeError: CUDA error: uncorrectable NVLink error detected during", "fabric.nvlink.link", "n1"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver.mismatch", "n1"),
     ],
 )
-def test_what_names_the_device_or_driver_speaks_of_the_node_that_it_ran_on(text: str, cause: str) -> None:
+def test_what_names_the_device_or_driver_speaks_of_where_the_rank_ran(text: str, cause: str, where: str) -> None:
     run = printed(text)
-    assert run.told("j") == (cause, "supported", "n1", "retry_elsewhere")
+    assert run.told("j") == (cause, "supported", where, "retry_elsewhere")
     assert run.verdict("j").culprit.rank == 3
 
 

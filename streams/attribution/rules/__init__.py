@@ -21,6 +21,7 @@ RULES: Final[tuple[Rule, ...]] = (
     devices.node_fault_under_the_job,
     places.service_fault_on_the_node,
     places.service_incident,
+    people.ended_by_rollout,
     places.host_lost,
     history.device_faults_under_several_users,
     places.black_hole_node,

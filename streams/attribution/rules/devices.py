@@ -13,6 +13,7 @@ from streams.attribution.roots import (
     candidates,
     cleared_by_progress,
     crashed_by_itself,
+    decisive,
     first_root_exit,
     has_prefix,
     holds_part,
@@ -44,8 +45,6 @@ _BEHIND: Final = {
 }
 _OF_LINKS: Final = ("network", "platform.network", "host.lost", "app.hang")
 _WRONG_RESULTS: Final = ("gpu.compute.wrong_result",)
-# Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
-DECISIVE_SEVERITY: Final = 50
 _ON_A_DEVICE: Final = frozenset({"gpu", "fabric", "driver"})
 # The steps of Xid 154 after which the device, as it is, is of no use to a job.
 _NEEDS_RECOVERY: Final = frozenset(
@@ -123,17 +122,9 @@ def _also_elsewhere(facts: Facts, fault: Observation) -> bool:
     return any(e.node != fault.node or (index is not None and e.device not in (None, index)) for e in telling)
 
 
-def _decisive(facts: Facts) -> list[Observation]:
-    return [
-        o
-        for o in candidates(facts)
-        if o.fatal and o.severity >= DECISIVE_SEVERITY and o.code not in ("silent", "rebooted")
-    ]
-
-
 def shared_switch(facts: Facts) -> Finding | None:
     """Links that drop on several nodes of one switch within seconds have the switch in common, not a bad adapter."""
-    links = [o for o in _decisive(facts) if o.cause_code.startswith("network.")]
+    links = [o for o in decisive(facts) if o.cause_code.startswith("network.")]
     if len({o.node for o in links}) < 2 or not _explains(facts, links[0]):
         return None
     first = links[0]
@@ -154,8 +145,8 @@ def shared_switch(facts: Facts) -> Finding | None:
 
 def device_fault_on_allocated_gpu(facts: Facts) -> Finding | None:
     """The earliest root fault on a device that the job held, inside the window, is the cause."""
-    faults = [o for o in _decisive(facts) if o.cause_code.split(".")[0] in _ON_A_DEVICE]
-    every = _decisive(facts)
+    faults = [o for o in decisive(facts) if o.cause_code.split(".")[0] in _ON_A_DEVICE]
+    every = decisive(facts)
     if not faults or every[0] is not faults[0] or not _explains(facts, faults[0]):
         return None
     return _charged(facts, faults[0])
@@ -163,7 +154,7 @@ def device_fault_on_allocated_gpu(facts: Facts) -> Finding | None:
 
 def node_fault_under_the_job(facts: Facts) -> Finding | None:
     """The earliest root fault of the node itself (memory, disk, network adapter, PCIe, power) is the cause."""
-    faults = [o for o in _decisive(facts) if o.cause_class != "platform"]
+    faults = [o for o in decisive(facts) if o.cause_class != "platform"]
     if not faults or not _explains(facts, faults[0]):
         return None
     return _charged(facts, faults[0])

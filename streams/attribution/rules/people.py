@@ -9,12 +9,14 @@ from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.attribution.facts import Facts
-from streams.attribution.roots import behind_our_command, first_exit, own_error, spoken
+from streams.attribution.roots import behind_our_command, candidates, decisive, first_exit, own_error, spoken
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
 # A drain or reboot ends jobs within minutes of it; grace periods of half an hour are usual.
 _ACT_REACH_MS: Final = 30 * MINUTE_MS
+# What cannot be put in place without a restart of the node, or mostly is not.
+_RESTARTING: Final = frozenset({"driver", "firmware", "os_image"})
 _TERMINATED: Final = frozenset({9, 15})
 
 
@@ -56,13 +58,37 @@ def ended_by_maintenance(facts: Facts) -> Finding | None:
     if own_error(spoken(facts)):
         return None
     acts = [o for o in facts.observations if o.code.startswith("act_") and _reaches(facts, o)]
+    acts = [o for o in acts if not _broken_before(facts, o.since_ms)]
     if acts:
         act = min(acts, key=lambda o: (o.since_ms, o.id))
         return Finding(act.cause_code, "established", f"{act.node} was {act.meaning}", roots=(act,), advice="retry")
-    running = [m for m in facts.maintenance if _covers_end(facts, m)]
+    running = [m for m in facts.maintenance if _covers_end(facts, m) and not _broken_before(facts, m.since_ms)]
     if running and _was_terminated(facts):
         return _maintained(facts, min(running, key=lambda m: m.since_ms))
     return None
+
+
+def ended_by_rollout(facts: Facts) -> Finding | None:
+    """A node that restarts while its driver or system is rolled out is restarted by that."""
+    restarts = [o for o in candidates(facts) if o.code == "rebooted"]
+    for entry in facts.rollouts:
+        if entry.what.what not in _RESTARTING or own_error(spoken(facts)):
+            continue
+        hit = [o for o in restarts if entry.since_ms <= o.last_ms and o.since_ms <= (entry.until_ms or o.since_ms)]
+        if hit:
+            name = entry.what.rollout_id
+            item = EvidenceItem("root", "deploy/rollout", name, moment_of(entry.since_ms), f"roll-out {name}")
+            summary = f"{hit[0].node} was restarted by roll-out {name} ({entry.what.what} {entry.what.version})"
+            return Finding(
+                "platform.maintenance", "supported", summary, roots=tuple(hit[:4]), items=(item,), advice="retry"
+            )
+    return None
+
+
+def _broken_before(facts: Facts, began_ms: int) -> bool:
+    """Return whether a fault that ends jobs came first, or came to a job that was put there in spite of it."""
+    in_spite = began_ms < (facts.allocated_ms or 0)
+    return any(in_spite or o.since_ms < began_ms for o in decisive(facts) if o.cause_class != "platform")
 
 
 def _reaches(facts: Facts, act: Observation) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from faultlens.causes import title_of
 from faultlens.clock import moment_of
-from faultlens.events import EvidenceItem
-from streams.attribution.facts import Facts, Said
+from faultlens.events import DeviceRef, EvidenceItem
+from streams.attribution.facts import Exit, Facts, Said
 from streams.attribution.roots import first_root_exit, has_prefix, node_named, own_error, spoken
 from streams.attribution.verdict import Finding
 
@@ -55,8 +55,16 @@ def _told(facts: Facts) -> Finding:
         node = teller.node if teller is not None else node_named(facts)
     rank = teller.rank if teller is not None and node is not None else None
     return Finding(
-        said.cause_code, "supported", title_of(said.cause_code), node, rank=rank, items=(_line(facts, said),)
-    )
+        said.cause_code, "supported", title_of(said.cause_code), node, _device(said, teller), rank,
+        items=(_line(facts, said),),
+    )  # fmt: skip
+
+
+def _device(said: Said, teller: Exit | None) -> DeviceRef | None:
+    """Return the GPU of which a rank says that it is broken: the one that the rank ran on."""
+    if teller is None or teller.device is None or not has_prefix(said.cause_code, ("gpu",)):
+        return None
+    return DeviceRef(index=teller.device)
 
 
 def _line(facts: Facts, said: Said) -> EvidenceItem:
