@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from faultlens.catalogue import fault_ref
+from faultlens.events import PlatformRollout
 from faultlens.internal import Observation
 from streams.attribution.facts import Exit, Facts, Said
 from streams.attribution.pointing import pointed_first
@@ -34,6 +35,8 @@ _SCHEDULERS: Final = frozenset({"bridge", "scheduler"})
 UNCERTAIN: Final = frozenset({"rebooted", "silent"})
 # What a process prints that crashed by itself, whoever its peers are.
 _OWN_CRASHES: Final = frozenset({"native.segmentation_fault", "elastic.segfault", "mpi.rank_crashed"})
+# What is mostly put in place by a restart of the node.
+_RESTARTING: Final = frozenset({"driver", "firmware", "os_image", "runtime"})
 # Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
 DECISIVE_SEVERITY: Final = 50
 # What a program's text names when it is surely its own error, not the echo of a device fault.
@@ -109,7 +112,7 @@ def order_ms(observation: Observation) -> int:
 def candidates(facts: Facts) -> list[Observation]:
     """Return the observations that can have ended the attempt, the most likely root first."""
     usable = [o for o in facts.observations if _can_be_root(facts, o)]
-    usable = [o for o in usable if not _yields(o, usable) and not _ended_in_restart(o, usable)]
+    usable = [o for o in usable if not _yields(o, usable) and not _ended_in_restart(o, facts.observations)]
     fresh = [o for o in usable if _is_fresh(facts, o)]
     stale = [o for o in usable if o not in fresh]
     return pointed_first(facts, ranked(fresh)) + pointed_first(facts, ranked(stale))
@@ -151,21 +154,26 @@ def _lived_on(facts: Facts, observation: Observation) -> bool:
     """
     if observation.code not in UNCERTAIN:
         return False
-    awaited = observation.awaited or _in_rollout(facts, observation)
+    awaited = observation.awaited or rollout_behind(facts, observation) is not None
     if awaited and not facts.end.said.cause_code.startswith("host.lost"):
         return True
     return any(e.node == observation.node and e.said.line and e.said.role != "none" for e in facts.exits)
 
 
-def _in_rollout(facts: Facts, restart: Observation) -> bool:
-    """Return whether the node restarted in the course of a roll-out to it, which waits for its jobs to end."""
+def rollout_behind(facts: Facts, restart: Observation) -> PlatformRollout | None:
+    """Return the roll-out in the course of which the node restarted; mostly one waits for the node's jobs to end."""
+    if restart.code != "rebooted":
+        return None
     pool = next((a.pool for a in facts.answers if a.node == restart.node), None)
-    return restart.code == "rebooted" and any(
-        entry.since_ms <= restart.last_ms
-        and (entry.until_ms is None or entry.until_ms >= restart.since_ms)
-        and covers(entry.what.scope, node=restart.node, pool=pool, domains=restart.domains)
-        for entry in facts.rollouts
-    )
+    for entry in facts.rollouts:
+        lasted = entry.since_ms <= restart.last_ms and (entry.until_ms is None or entry.until_ms >= restart.since_ms)
+        if (
+            lasted
+            and entry.what.what in _RESTARTING
+            and covers(entry.what.scope, node=restart.node, pool=pool, domains=restart.domains)
+        ):
+            return entry.what
+    return None
 
 
 def _ran_to_its_limit(facts: Facts) -> bool:
@@ -219,7 +227,7 @@ def _is_near(observation: Observation, other: Observation) -> bool:
     return abs(after_ms) <= YIELD_MS
 
 
-def _ended_in_restart(observation: Observation, others: list[Observation]) -> bool:
+def _ended_in_restart(observation: Observation, others: Iterable[Observation]) -> bool:
     """Return whether it is a silence out of which the node came by a restart: how fast it was noticed tells nothing."""
     if observation.code != "silent":
         return False

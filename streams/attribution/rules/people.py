@@ -9,14 +9,21 @@ from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.attribution.facts import Facts
-from streams.attribution.roots import behind_our_command, candidates, decisive, first_exit, own_error, spoken
+from streams.attribution.roots import (
+    behind_our_command,
+    decisive,
+    first_exit,
+    has_prefix,
+    in_window,
+    own_error,
+    rollout_behind,
+    spoken,
+)
 from streams.attribution.verdict import Finding
 from streams.context import Open
 
 # A drain or reboot ends jobs within minutes of it; grace periods of half an hour are usual.
 _ACT_REACH_MS: Final = 30 * MINUTE_MS
-# What cannot be put in place without a restart of the node, or mostly is not.
-_RESTARTING: Final = frozenset({"driver", "firmware", "os_image"})
 _TERMINATED: Final = frozenset({9, 15})
 
 
@@ -69,19 +76,15 @@ def ended_by_maintenance(facts: Facts) -> Finding | None:
 
 
 def ended_by_rollout(facts: Facts) -> Finding | None:
-    """A node that restarts while its driver or system is rolled out is restarted by that."""
-    restarts = [o for o in candidates(facts) if o.code == "rebooted"]
-    for entry in facts.rollouts:
-        if entry.what.what not in _RESTARTING or own_error(spoken(facts)):
+    """A node of which the others say that it is gone, and which a roll-out restarted, was taken by that."""
+    gone = spoken(facts).role == "cascade" or has_prefix(facts.end.said.cause_code, ("host.lost",))
+    heard = {e.node for e in facts.exits if e.said.line}
+    for restart in facts.observations if gone else ():
+        rollout = rollout_behind(facts, restart)
+        if rollout is None or restart.node in heard or not in_window(facts, restart):
             continue
-        hit = [o for o in restarts if entry.since_ms <= o.last_ms and o.since_ms <= (entry.until_ms or o.since_ms)]
-        if hit:
-            name = entry.what.rollout_id
-            item = EvidenceItem("root", "deploy/rollout", name, moment_of(entry.since_ms), f"roll-out {name}")
-            summary = f"{hit[0].node} was restarted by roll-out {name} ({entry.what.what} {entry.what.version})"
-            return Finding(
-                "platform.maintenance", "supported", summary, roots=tuple(hit[:4]), items=(item,), advice="retry"
-            )
+        what = f"{restart.node} was restarted in roll-out {rollout.rollout_id} ({rollout.what} {rollout.version})"
+        return Finding("platform.maintenance", "supported", what, roots=(restart,), advice="retry")
     return None
 
 
