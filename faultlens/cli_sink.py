@@ -17,7 +17,7 @@ from faultlens.cli_audit import run_audit
 from faultlens.clock import wall_ms
 from faultlens.errors import ConfigurationError, UsageError
 from faultlens.kafka import Connection, load_connection
-from faultlens.logs import LogFormat, configure
+from faultlens.logs import LogFormat, configure, forward_libraries
 from faultlens.meters import SinkMeters
 from faultlens.settings import load_settings
 from faultlens.store import Store, open_store
@@ -94,6 +94,7 @@ def sink(  # noqa: PLR0913 - one parameter for each option of the command
         run_audit(connection, dsn, group, deeply=clock if deep else None, as_json=as_json)
         return
     configure(log_format)
+    forward_libraries()
     limits = Limits(rows=rows, bytes=megabytes * 2**20, age_s=age_s)
     member = _Member(connection, dsn, group, instance)
     _run(member, Plan(limits, clock, until_caught_up=until_caught_up), metrics)
