@@ -58,7 +58,7 @@ simulate: $(INSTALLED) ## A fleet with known causes, and how right the verdicts 
 	@$(BIN)/faultlens score out/simulated-$(SEED)/truth.jsonl out/simulated-$(SEED) --by-rule
 
 soak: $(INSTALLED) ## Kills, freezes and lost brokers on a real Kafka: SEEDS of them, from the FIRST on
-	@FAULTLENS_SOAK=$(SEEDS) FAULTLENS_SOAK_FIRST=$(FIRST) $(BIN)/pytest -q -x tests/integration/test_live_kills.py
+	@FAULTLENS_SOAK=$(SEEDS) FAULTLENS_SOAK_FIRST=$(FIRST) $(BIN)/pytest -q -x tests/integration/test_live_kills.py tests/integration/test_sink_kafka.py
 
 bench: $(INSTALLED) ## What it does a second, beside what else one would use
 	@for file in bench/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done

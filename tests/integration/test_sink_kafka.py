@@ -23,7 +23,9 @@ from tests.kafka.sinking import Feed, SinkProcess, assert_all_is_in, create_topi
 
 pytestmark = [pytest.mark.kafka, pytest.mark.store, pytest.mark.slow]
 
-SEEDS = range(1, 1 + int(os.environ.get("SINK_SEEDS", "1")))
+# `make soak` asks for more.
+FIRST = int(os.environ.get("FAULTLENS_SOAK_FIRST", "1"))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("FAULTLENS_SOAK", "1")))
 ROUNDS = 5
 KINDS = ("fault", "report", "report", "ended", "broken", "stray", "poison", "tick", "tick")
 
