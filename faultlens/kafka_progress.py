@@ -30,20 +30,26 @@ class GroupProgress:
     def behind(self) -> tuple[str, Place, int] | None:
         """Return a group that has records to read, where, and from which offset on; None: all are at the end.
 
-        Offsets alone do not tell: transactions leave markers behind, which count and are never read.
+        Offsets alone do not tell: transactions leave markers behind, which count and are never read. And groups give
+        each other work while one after the other is asked: all are at the end when nothing has moved in between.
         """
-        for group in self._groups:
-            place = self._asked_again(group)
-            if place is not None:
-                return group, *place
-        return None
+        before: dict[str, list[int]] | None = None
+        while True:
+            committed: dict[str, list[int]] = {}
+            for group in self._groups:
+                place, committed[group] = self._asked_again(group)
+                if place is not None:
+                    return group, *place
+            if committed == before:
+                return None
+            before = committed
 
     def close(self) -> None:
         """Leave the brokers alone."""
         for reader in self._readers.values():
             reader.close()
 
-    def _asked_again(self, group: str) -> tuple[Place, int] | None:
+    def _asked_again(self, group: str) -> tuple[tuple[Place, int] | None, list[int]]:
         """Return what `_unread` does; a broker that goes takes the answers it owes with it, and another one comes."""
         until_s = monotonic_s() + _PATIENCE_SECONDS
         while True:
@@ -53,23 +59,26 @@ class GroupProgress:
                 if monotonic_s() > until_s:
                     raise WorldError(f"how far {group} is cannot be told: {error.args[0].str()}") from None
 
-    def _unread(self, group: str) -> tuple[Place, int] | None:
-        """Return where there is a committed record that the group has not done with, and its offset."""
+    def _unread(self, group: str) -> tuple[tuple[Place, int] | None, list[int]]:
+        """Return where there is a committed record that the group has not done with, its offset, and what is done."""
         reader = self._readers[group]
         asked = [TopicPartition(*place) for place in self._groups[group]]
         committed = reader.committed(asked, timeout=_ANSWER_SECONDS)
+        done = [at.offset for at in committed]
         reader.assign([TopicPartition(at.topic, at.partition, max(0, at.offset)) for at in committed])
         at_end: set[Place] = set()
         until_s = monotonic_s() + _PATIENCE_SECONDS
         while len(at_end) < len(asked):
             if monotonic_s() > until_s:
                 raise WorldError(f"how far {group} is cannot be told: the brokers are silent")
-            for message in reader.consume(100, _READ_SECONDS):
-                place = message.topic() or "", message.partition() or 0
-                error = message.error()
-                if error is None:
-                    return place, message.offset() or 0
-                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
-                    raise KafkaException(error)
-                at_end.add(place)
-        return None
+            message = reader.poll(_READ_SECONDS)
+            if message is None:
+                continue
+            place = message.topic() or "", message.partition() or 0
+            error = message.error()
+            if error is None:
+                return (place, message.offset() or 0), done
+            if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
+                raise KafkaException(error)
+            at_end.add(place)
+        return None, done

@@ -23,8 +23,9 @@ _PATIENCE_SECONDS: Final = 40.0
 # than another broker takes to step in, and shorter than what the watchdog allows.
 _WAIT_SECONDS: Final = (0.1, 0.5, 1.0, 2.0)
 _READ_AT_ONCE: Final = 5_000
-_READ_SECONDS: Final = 1.0
-_SILENT_READS: Final = 60
+# A read waits so long for as many records as it may return.
+_READ_SECONDS: Final = 0.05
+_SILENT_SECONDS: Final = 60.0
 _HEADERS: Final = [("content-type", b"application/cloudevents+json")]
 
 
@@ -59,10 +60,10 @@ class Ledger:
 
     def _until(self, consumer: Consumer, end: int) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
-        silent = 0
-        while silent < _SILENT_READS:
+        heard_s = monotonic_s()
+        while monotonic_s() - heard_s < _SILENT_SECONDS:
             messages = consumer.consume(_READ_AT_ONCE, _READ_SECONDS)
-            silent = 0 if messages else silent + 1
+            heard_s = monotonic_s() if messages else heard_s
             for message in messages:
                 error = message.error()
                 if error is None:

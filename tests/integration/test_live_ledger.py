@@ -68,14 +68,14 @@ def test_a_former_owner_that_wakes_in_the_middle_of_its_batch_has_written_nothin
     former.open()
     former.write([Sent(topics.INCIDENTS, "c1", fault("kept"))], [(b"sn", b"old")])
 
-    def interrupted() -> Any:
-        yield b"sn", b"half"
-        former._producer.flush(10)
-        assert ledger(kafka, 2).open() == {b"sn": b"old"}
-        yield b"sn", b"whole"
-
+    former._producer.begin_transaction()
+    former._send(Sent(topics.INCIDENTS, "c1", fault("lost")))
+    assert former._producer.flush(10) == 0  # here it freezes
+    assert ledger(kafka, 2).open() == {b"sn": b"old"}
+    with pytest.raises(ck.KafkaException, match="_FENCED"):
+        former._producer.commit_transaction(10)
     with pytest.raises(WorldError, match="cannot write its batch"):
-        former.write([Sent(topics.INCIDENTS, "c1", fault("lost"))], interrupted())
+        former.write([Sent(topics.INCIDENTS, "c1", fault("lost"))], [(b"sn", b"new")])
     assert ledger(kafka, 2).open() == {b"sn": b"old"}
     assert len(consumed(kafka, topics.INCIDENTS)) == 1
     assert len(consumed(kafka, topics.INCIDENTS, isolation="read_uncommitted")) == 2
