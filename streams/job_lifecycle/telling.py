@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -22,6 +25,9 @@ from streams.job_lifecycle.record import (
 )
 from streams.job_lifecycle.repeating import brought_along
 from streams.processor import Emit
+
+# What PyTorch's watchdog prints of a collective that it gave up: for how long it had waited.
+_WAITED: Final = re.compile(r"collective operation timeout: .*?\bTimeout\(ms\)=(\d{3,8})\b")
 
 
 class Known(Struct, frozen=True):
@@ -78,7 +84,17 @@ def trouble_ms(attempt: Attempt) -> int:
     stalled_ms = stalled_since_ms(attempt)
     if stalled_ms is not None:
         signs.append(stalled_ms)
-    return min(signs)
+    return min([*signs, *_waiting_since(attempt)])
+
+
+def _waiting_since(attempt: Attempt) -> list[int]:
+    """Return since when ranks had waited in collectives that timed out, by their own words."""
+    leaving = attempt.last_exits if attempt.losses else attempt.exits
+    told = [(e.first_ms, e.said.line) for e in leaving]
+    if attempt.end is not None:
+        told.append((attempt.end.at_ms, attempt.end.said.line))
+    began_ms = attempt.started_ms or attempt.allocated_ms or 0
+    return [max(began_ms, at_ms - int(found[1])) for at_ms, line in told if (found := _WAITED.search(line))]
 
 
 def stalled_since_ms(attempt: Attempt) -> int | None:

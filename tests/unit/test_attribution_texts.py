@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scenes import ILLEGAL, MISTAKE, PEER, TRACE, UNKNOWN, Run, Scene
+from tests.unit.scenes import ILLEGAL, MISTAKE, PEER, TRACE, UNKNOWN, WATCHDOG, Run, Scene
 
 
 def printed(text: str, **more: Any) -> Run:
@@ -113,3 +113,14 @@ def test_many_ranks_are_folded_into_a_count() -> None:
     assert verdict.cause.code == "app.exception"
     assert len(verdict.evidence) <= 24
     assert any("more ranks exited" in item.what for item in verdict.evidence)
+
+
+def test_a_watchdog_says_itself_for_how_long_it_waited_where_no_progress_is_reported() -> None:
+    def waited(minutes: int) -> str:
+        scene = Scene().node("n1", "n2", until=60).job("j", "n1", "n2", gpus=range(8))
+        text = WATCHDOG.replace("Timeout(ms)=600000", f"Timeout(ms)={minutes * 60_000}")
+        scene.fault(10, "n2", "xid", "95", 3).exit(40.1, "j", 0, "n1", text, device=0).end(40.2, "j")
+        return scene.run(60).verdict("j").cause.code
+
+    assert waited(30) == "gpu.memory.uncontained"
+    assert waited(10) == "app.hang"
