@@ -71,7 +71,11 @@ def standings(events: Iterable[Event]) -> dict[tuple[str, str], tuple[float, flo
     for event in sorted(events, key=lambda event: event.time_ms):
         assert isinstance(event.data, SloStatus)
         found[event.data.objective, repr(event.data.scope)] = event.data
-    return {key: (status.good, status.total, dict(status.by_cause)) for key, status in found.items()}
+    # Sums of the same samples in another order differ in their last digits.
+    return {
+        key: (round(s.good, 3), round(s.total, 3), {cause: round(bad, 3) for cause, bad in s.by_cause.items()})
+        for key, s in found.items()
+    }
 
 
 def books(events: Iterable[Event]) -> dict[tuple[str, int], list[Piece]]:
