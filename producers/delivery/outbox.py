@@ -128,10 +128,11 @@ class Outbox:
             if batch:
                 continue
             with self._changed:
+                if self._news != seen:
+                    continue  # what came since the spool was found empty is not left behind
                 if self._closing:
                     return
-                if self._news == seen:
-                    self._changed.wait()
+                self._changed.wait()
 
     def _hand_over(self) -> tuple[int, bool]:
         """Hand over the oldest batch; return its size and whether all of it arrived."""

@@ -26,6 +26,7 @@ _READ_AT_ONCE: Final = 5_000
 # A read waits so long for as many records as it may return.
 _READ_SECONDS: Final = 0.05
 _SILENT_SECONDS: Final = 60.0
+_WITHOUT_LEADER: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _HEADERS: Final = [("content-type", b"application/cloudevents+json")]
 
 
@@ -52,11 +53,25 @@ class Ledger:
     def _read(self) -> dict[bytes, bytes]:
         consumer = Consumer(consumer_config(self._connection, f"{self._id}-state") | {"enable.partition.eof": True})
         try:
-            _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, self._partition), timeout=_OPEN_SECONDS)
+            end = self._end(consumer)
             consumer.assign([TopicPartition(self._topic, self._partition, OFFSET_BEGINNING)])
             return self._until(consumer, end)
         finally:
             consumer.close()
+
+    def _end(self, consumer: Consumer) -> int:
+        """Return the end of the changelog; while its partition has no leader that is asked for again."""
+        until_s = monotonic_s() + _OPEN_SECONDS
+        place = TopicPartition(self._topic, self._partition)
+        while True:
+            try:
+                _, end = consumer.get_watermark_offsets(place, timeout=_OPEN_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() not in _WITHOUT_LEADER or monotonic_s() > until_s:
+                    raise
+                sleep(_WAIT_SECONDS[0])
+            else:
+                return int(end)
 
     def _until(self, consumer: Consumer, end: int) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}

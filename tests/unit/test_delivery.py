@@ -205,3 +205,12 @@ def test_while_the_disk_is_full_the_newest_events_wait_in_memory(path: Path, bro
     assert outbox.close(30)
     assert delivered(broker) == [f"fault-{number}" for number in range(3, MEMORY_EVENTS + 4)]
     assert outbox.unkept == 3
+
+
+def test_nothing_that_was_put_before_the_end_is_left_behind_by_it(tmp_path: Path) -> None:
+    for number in range(200):
+        broker = MemoryBroker()
+        outbox = Outbox(Spool(tmp_path / f"spool-{number}"), broker)
+        outbox.put(fault(number))
+        assert outbox.close(30), number
+        assert delivered(broker) == [f"fault-{number}"]
