@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError
@@ -29,12 +30,8 @@ def agent(
     *,
     config: ConfigOption = CONFIGURATION,
     once: Annotated[bool, typer.Option("--once", help="Look once, say what was found, and end.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write events there instead of to Kafka; - is standard output.")
-    ] = None,
-    brokers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Kafka's host:port list (FAULTLENS_BROKERS).")
-    ] = None,
+    out: Out = None,
+    brokers: Brokers = None,
 ) -> None:
     """Report this node's health at every interval, and the faults that the kernel tells of at once.
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import structlog
 import typer
 
+from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError, WorldError
@@ -42,12 +43,8 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
         bool, typer.Option("--prefix", help="Names get CLUSTER: in front, for a second cluster.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write events there instead of to Kafka; - is standard output.")
-    ] = None,
-    brokers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Kafka's host:port list (FAULTLENS_BROKERS).")
-    ] = None,
+    out: Out = None,
+    brokers: Brokers = None,
     state: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where it remembers what was told.", show_default=False)
     ] = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from faultlens.cli_options import Brokers
 from faultlens.clock import iso, ms_of, parse_moment
 from faultlens.errors import UsageError
 from faultlens.kafka import load_connection
@@ -83,9 +84,7 @@ def retry(  # noqa: PLR0913 - one parameter for each option of the command
     everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Those too that were sent again and failed again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only said what would be done.")] = False,
-    brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="HOST:PORT,…", help="Kafka (FAULTLENS_BROKERS).")
-    ] = None,
+    brokers: Brokers = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send the original bytes of dead records to their topics again, with their keys and headers.

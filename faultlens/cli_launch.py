@@ -15,6 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
+from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.codec import Event
@@ -41,12 +42,8 @@ def launch(
             "--job-events/--no-job-events", help="Tell of the job, or (where a bridge does) only of this rank."
         ),
     ] = True,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write events there instead of to Kafka; appended.")
-    ] = None,
-    brokers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Kafka's host:port list (FAULTLENS_BROKERS).")
-    ] = None,
+    out: Out = None,
+    brokers: Brokers = None,
     verdict_wait_s: Annotated[
         float, typer.Option(min=0, max=3_600, help="Seconds to wait for the verdict on Kafka before deciding alone.")
     ] = 30.0,
@@ -104,7 +101,7 @@ def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: 
         yield _Nowhere(), alone
         return
     spool = data_directory() / "faultlens" / "launch" / f"{who.job_id.replace('/', '_')}-{who.rank}"
-    with outlet(out, brokers, spool) as events:
+    with outlet(out, brokers, spool, lasting=False) as events:
         if out is not None:
             yield events, alone
         else:

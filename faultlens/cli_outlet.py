@@ -46,8 +46,11 @@ class Lines:
 
 
 @contextmanager
-def outlet(out: Path | None, brokers: str | None, spool: Path) -> Iterator[Outlet]:
-    """Yield where events go: to `out` (`-` is standard output), else to Kafka by way of the file `spool`."""
+def outlet(out: Path | None, brokers: str | None, spool: Path, *, lasting: bool = True) -> Iterator[Outlet]:
+    """Yield where events go: to `out` (`-` is standard output), else to Kafka by way of the file `spool`.
+
+    A spool that is not `lasting` is this run's own, and is not left behind once all of it is delivered.
+    """
     if out is not None and brokers is not None:
         raise UsageError("give --out or --brokers, not both")
     if out == STANDARD_OUTPUT:
@@ -60,10 +63,10 @@ def outlet(out: Path | None, brokers: str | None, spool: Path) -> Iterator[Outle
         with file:
             yield Lines(file)
     else:
-        yield from _delivered(brokers, spool)
+        yield from _delivered(brokers, spool, lasting=lasting)
 
 
-def _delivered(brokers: str | None, spool: Path) -> Iterator[Outlet]:
+def _delivered(brokers: str | None, spool: Path, *, lasting: bool) -> Iterator[Outlet]:
     from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
 
     connection = load_connection(brokers)
@@ -71,5 +74,8 @@ def _delivered(brokers: str | None, spool: Path) -> Iterator[Outlet]:
     try:
         yield outbox
     finally:
-        if not outbox.close(CLOSE_S):
+        if outbox.close(CLOSE_S):
+            if not lasting:
+                spool.unlink(missing_ok=True)
+        else:
             structlog.get_logger("faultlens").warning("events wait on disk", events=len(outbox.spool), spool=str(spool))

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from faultlens.cli_topics import Brokers
+from faultlens.cli_options import Brokers
 from faultlens.clock import SECOND_MS, iso, monotonic_s, parse_moment
 from faultlens.codec import Decoder
 from faultlens.errors import UsageError, WorldError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -14,12 +12,14 @@ import structlog
 import typer
 
 from faultlens.cli_audit import run_audit
+from faultlens.cli_options import Brokers
 from faultlens.clock import wall_ms
 from faultlens.errors import ConfigurationError, UsageError
 from faultlens.kafka import Connection, load_connection
 from faultlens.logs import LogFormat, configure, forward_libraries
 from faultlens.meters import SinkMeters
 from faultlens.settings import load_settings
+from faultlens.stopping import told_to_stop
 from faultlens.store import Store, open_store
 from sinks.intake import SUNK
 from sinks.migrate import migrate, outstanding
@@ -30,9 +30,6 @@ from sinks.writer import MAX_BYTES, MAX_ROWS
 GROUP: Final = "faultlens-sink"
 
 
-BrokersOption = Annotated[
-    str | None, typer.Option("--brokers", metavar="HOST:PORT,…", help="Kafka (FAULTLENS_BROKERS).")
-]
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
 ]
@@ -66,7 +63,7 @@ LogOption = Annotated[LogFormat, typer.Option("--log", help="How to write logs."
 
 def sink(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    brokers: BrokersOption = None,
+    brokers: Brokers = None,
     store: StoreOption = None,
     group: GroupOption = GROUP,
     instance: InstanceOption = None,
@@ -113,7 +110,7 @@ class _Member:
 def _run(member: _Member, plan: Plan, metrics: str | None) -> None:
     from sinks.kafka import KafkaLetters, KafkaLog  # noqa: PLC0415 - librdkafka is only loaded to be used
 
-    log, meters, stopping = structlog.get_logger(), SinkMeters(), _stopped_by_signals()
+    log, meters, stopping = structlog.get_logger(), SinkMeters(), told_to_stop()
     with _shown(metrics, meters):
         reader = KafkaLog(member.connection, SUNK, member.group, instance=member.instance)
         letters = KafkaLetters(member.connection)
@@ -145,10 +142,3 @@ def _opened(dsn: str) -> Store:
         opened.close()
         raise ConfigurationError(f"{opened} lacks {', '.join(missing)}: run `faultlens migrate`")
     return opened
-
-
-def _stopped_by_signals() -> threading.Event:
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    return stopping

@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 import structlog
 import typer
 
+from faultlens.cli_options import Brokers
 from faultlens.clock import monotonic_s, wall_ms
 from faultlens.errors import UsageError
 from faultlens.exposition import Exposition, health_of, parse_address
@@ -38,9 +39,7 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
         Literal["node", "job", "context", "objectives", "all"],
         typer.Option(help="What this process does; all: one process for each, started anew when one ends."),
     ],
-    brokers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,…", help="Where Kafka is (FAULTLENS_BROKERS).")
-    ] = None,
+    brokers: Brokers = None,
     group: Annotated[str, typer.Option(metavar="NAME", help="Begins the names of consumer groups.")] = "faultlens",
     clock: Annotated[
         Literal["appended", "recorded"],

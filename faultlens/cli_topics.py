@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from faultlens.cli_options import Brokers
 from faultlens.errors import ConfigurationError
 from faultlens.kafka import load_connection
 from faultlens.kafka_topics import DEFAULT_PARTITIONS, Plan, TopicAdmin, as_json, mismatches, plans
@@ -18,7 +19,6 @@ _LEFT_TO_BROKERS: Final = -1
 
 app = typer.Typer(no_args_is_help=True, help="Make the topics, or say what is wrong with those that are there.")
 
-Brokers = Annotated[str | None, typer.Option(metavar="HOST:PORT,…", help="Where Kafka is (FAULTLENS_BROKERS).")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 

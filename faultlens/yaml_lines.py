@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+
+from faultlens.errors import ConfigurationError
 
 # Far above any file a person keeps; a mistaken path must not fill the memory.
 FILE_BYTES_LIMIT: Final = 2 << 20
@@ -96,6 +99,26 @@ def validate(document: YamlDocument, model: type[_Model]) -> _Model | list[Probl
         return model.model_validate(document.data)
     except ValidationError as error:
         return document.problems_of(error)
+
+
+def load_model(path: Path, model: type[_Model], what: str = "") -> _Model:
+    """The document at `path` as `model`. ConfigurationError: every problem with file and line, below `what`."""
+    try:
+        found = validate(read_yaml(path), model)
+    except YamlProblemError as error:
+        raise ConfigurationError(str(error)) from None
+    if isinstance(found, list):
+        raise ConfigurationError("\n".join([*filter(None, [what]), *map(str, found)]))
+    return found
+
+
+def compiles(pattern: str) -> str:
+    """The pattern itself; ValueError if it is no regular expression. For models, as a validator."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from None
+    return pattern
 
 
 def _refuse_repeated_keys(path: Path, root: yaml.Node) -> None:

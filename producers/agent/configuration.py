@@ -5,16 +5,14 @@ from __future__ import annotations
 import socket
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from faultlens.errors import ConfigurationError
-from faultlens.yaml_lines import YamlDocument, YamlProblemError, read_yaml, validate
+from faultlens.yaml_lines import load_model
 
 _ROLES: Final = Path(__file__).parent / "roles.yaml"
 STATE: Final = Path("/var/lib/faultlens")
-_Model = TypeVar("_Model", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -72,27 +70,13 @@ class _Roles(_Strict):
 
 def load_configuration(path: Path) -> Configuration:
     """Return the configuration; ConfigurationError names file, line and what is wrong."""
-    return _validated(_read(path), Configuration, "the agent's configuration")
+    return load_model(path, Configuration, "the agent's configuration cannot be used:")
 
 
 @cache
 def load_roles() -> _Roles:
     """Return what each role does not need."""
-    return _validated(_read(_ROLES), _Roles, "the agent's roles")
-
-
-def _read(path: Path) -> YamlDocument:
-    try:
-        return read_yaml(path)
-    except YamlProblemError as error:
-        raise ConfigurationError(str(error)) from None
-
-
-def _validated(document: YamlDocument, model: type[_Model], what: str) -> _Model:
-    found = validate(document, model)
-    if isinstance(found, list):
-        raise ConfigurationError("\n".join([f"{what} cannot be used:", *map(str, found)]))
-    return found
+    return load_model(_ROLES, _Roles, "the agent's roles cannot be used:")
 
 
 def off_by_role(configuration: Configuration) -> dict[str, str]:

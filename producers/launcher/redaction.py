@@ -9,19 +9,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from faultlens.errors import ConfigurationError
-from faultlens.yaml_lines import YamlProblemError, read_yaml, validate
+from faultlens.yaml_lines import compiles, load_model
 
 REPLACED: Final = "[redacted]"
 _FILE: Final = Path(__file__).parent / "redaction.yaml"
-
-
-def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from None
-    return pattern
 
 
 class _Strict(BaseModel):
@@ -32,7 +23,7 @@ class Entry(_Strict):
     """A pattern of secrets and an example that it replaces something of."""
 
     name: str
-    pattern: Annotated[str, Field(min_length=3, max_length=400), AfterValidator(_compiles)]
+    pattern: Annotated[str, Field(min_length=3, max_length=400), AfterValidator(compiles)]
     example: str
 
 
@@ -46,13 +37,7 @@ class RedactionFile(_Strict):
 @cache
 def load_redaction(path: Path = _FILE) -> RedactionFile:
     """Return the patterns; ConfigurationError names file, line and what is wrong."""
-    try:
-        found = validate(read_yaml(path), RedactionFile)
-    except YamlProblemError as error:
-        raise ConfigurationError(str(error)) from None
-    if isinstance(found, list):
-        raise ConfigurationError("\n".join(["the patterns of secrets cannot be used:", *map(str, found)]))
-    return found
+    return load_model(path, RedactionFile, "the patterns of secrets cannot be used:")
 
 
 @cache

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from faultlens.causes import is_known
 from faultlens.errors import ConfigurationError
 from faultlens.events import CheckStatus, Component, DetectedBy, FaultKind
-from faultlens.yaml_lines import YamlProblemError, read_yaml, validate
+from faultlens.yaml_lines import load_model, read_yaml
 
 DATA: Final = Path(__file__).parent / "data"
 SHIPPED_MIXES: Final = ("default", "shifted")
@@ -19,7 +19,6 @@ Chance = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 Weights = Annotated[dict[str, Weight], Field(min_length=1)]
 Manner = Literal["crash", "hang", "stuck", "node_lost", "unreported", "killed", "refused"]
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _registered(code: str) -> str:
@@ -277,7 +276,7 @@ def load_mix(name_or_path: str, happenings: Happenings) -> Mix:
     if not path.is_file():
         known = ", ".join(SHIPPED_MIXES)
         raise ConfigurationError(f"{name_or_path}: neither a mix that comes with faultlens ({known}) nor a file")
-    mix = _load(path, Mix)
+    mix = load_model(path, Mix)
     tables: dict[str, set[str]] = {
         "node_faults": set(happenings.node_faults),
         "user_faults": set(happenings.user_faults),
@@ -293,7 +292,9 @@ def load_mix(name_or_path: str, happenings: Happenings) -> Mix:
 
 def load_happenings() -> Happenings:
     """Return the shipped tables of everything that can go wrong."""
-    parts = [_load(DATA / f"{name}.yaml", _Part) for name in ("hardware", "driver", "platform", "user", "herrings")]
+    parts = [
+        load_model(DATA / f"{name}.yaml", _Part) for name in ("hardware", "driver", "platform", "user", "herrings")
+    ]
     return Happenings(
         node_faults={name: kind for part in parts for name, kind in part.node_faults.items()},
         user_faults={name: kind for part in parts for name, kind in part.user_faults.items()},
@@ -308,14 +309,4 @@ def load_happenings() -> Happenings:
 
 def load_log_texts() -> dict[str, tuple[str, ...]]:
     """Return the templates of log texts by group."""
-    return dict(_load(DATA / "log_texts.yaml", _LogTexts).groups)
-
-
-def _load(path: Path, model: type[_Model]) -> _Model:
-    try:
-        loaded = validate(read_yaml(path), model)
-    except YamlProblemError as error:
-        raise ConfigurationError(str(error)) from None
-    if isinstance(loaded, list):
-        raise ConfigurationError("\n".join(map(str, loaded)))
-    return loaded
+    return dict(load_model(DATA / "log_texts.yaml", _LogTexts).groups)

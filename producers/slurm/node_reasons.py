@@ -9,8 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from faultlens.errors import ConfigurationError
-from faultlens.yaml_lines import YamlProblemError, read_yaml, validate
+from faultlens.yaml_lines import compiles, load_model
 
 _FILE: Final = Path(__file__).parent / "node_reasons.yaml"
 # What matched nothing: somebody took the node out and did not say why in words that we know.
@@ -20,14 +19,6 @@ ASKED_FOR: Final = "asked_for"
 REASON_CHARS: Final = 1_000
 
 
-def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from None
-    return pattern
-
-
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +26,7 @@ class _Strict(BaseModel):
 class ReasonEntry(_Strict):
     """A pattern that is looked for in a reason, and the fault code that it stands for."""
 
-    pattern: Annotated[str, Field(min_length=3, max_length=300), AfterValidator(_compiles)]
+    pattern: Annotated[str, Field(min_length=3, max_length=300), AfterValidator(compiles)]
     code: Annotated[str, Field(pattern=r"^[a-z][a-z_]{2,39}$")]
 
 
@@ -49,14 +40,7 @@ class ReasonFile(_Strict):
 @cache
 def load_reasons(path: Path = _FILE) -> ReasonFile:
     """Return the patterns. Raises `ConfigurationError`, which names file and line."""
-    try:
-        document = read_yaml(path)
-    except YamlProblemError as error:
-        raise ConfigurationError(str(error)) from None
-    found = validate(document, ReasonFile)
-    if isinstance(found, ReasonFile):
-        return found
-    raise ConfigurationError("\n".join(map(str, found)))
+    return load_model(path, ReasonFile)
 
 
 def meaning_of(reason: str, reasons: ReasonFile) -> tuple[str, bool]:

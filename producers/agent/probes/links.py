@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from faultlens.events import Check
 from producers.agent.probe import MissingError
+from producers.agent.probes.sysfs import text_of
 
 DIRECTORY: Final = Path("/sys/class/infiniband")
 _AMAZON: Final = "0x1d0f"
@@ -66,17 +67,10 @@ def read_links(directory: Path) -> list[Link]:
 
 
 def _ports(device: Path) -> Iterator[Link]:
-    kind: Kind = "efa_links" if _text(device / "device" / "vendor") == _AMAZON else "ib_links"
+    kind: Kind = "efa_links" if text_of(device / "device" / "vendor") == _AMAZON else "ib_links"
     for port in sorted((device / "ports").iterdir(), key=lambda path: int(path.name)):
-        state, physical = (_after_colon(_text(port / name)) for name in ("state", "phys_state"))
-        yield Link(device.name, int(port.name), kind, state, physical, _rate(_text(port / "rate")))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
+        state, physical = (_after_colon(text_of(port / name)) for name in ("state", "phys_state"))
+        yield Link(device.name, int(port.name), kind, state, physical, _rate(text_of(port / "rate")))
 
 
 def _after_colon(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from faultlens.events import Check, Device, DeviceRef
 from producers.agent.probe import Looked, MissingError
+from producers.agent.probes.sysfs import text_of
 from producers.kernel_log.xid import normal_pci
 
 PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
@@ -71,7 +72,7 @@ def judge_count(seen: int, on_bus: int, expected: int | None) -> Check:
 def count_on_bus(devices: Path) -> int:
     """Return how many NVIDIA GPUs the PCI bus shows."""
     return sum(
-        _text(device / "vendor") == _NVIDIA and _text(device / "class").startswith(_GPU_CLASSES)
+        text_of(device / "vendor") == _NVIDIA and text_of(device / "class").startswith(_GPU_CLASSES)
         for device in devices.glob("*")
     )
 
@@ -188,10 +189,3 @@ def _or_none(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
 
 def _word(told: Any) -> str:
     return told.decode("ascii", "replace") if isinstance(told, bytes) else str(told)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
