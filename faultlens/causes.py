@@ -112,12 +112,15 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "host.lost.silent": "Host fell silent",
         "host.lost.rebooted": "Host restarted",
         "host.lost.panic": "Kernel panic",
+        "host": "The machine",
+        "driver": "The driver",
         "driver.gsp": "GPU system processor (driver firmware)",
         "driver.mismatch": "Driver and libraries do not match",
         "driver.missing": "Driver or management library missing",
         "driver.hang": "Driver does not answer",
         "driver.fabric_manager": "Fabric manager",
         "driver.internal": "Driver's own fault",
+        "platform": "The platform",
         "platform.registry": "Image registry",
         "platform.registry.rate_limit": "Image registry limits pulls",
         "platform.storage": "Shared storage",
@@ -140,6 +143,7 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "platform.auth": "Authentication service",
         "platform.control_plane": "Control plane",
         "platform.remediation": "Our own repair without a fault behind it",
+        "app": "The job itself",
         "app.exception": "Exception in the program",
         "app.crash": "Program crashed",
         "app.cuda_error": "CUDA error of the program",
@@ -161,6 +165,11 @@ _TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "app.hang.collective": "Ranks call different collectives",
         "app.numerics": "Numerics of the program",
     }
+)
+
+# What a person says who knows whose fault it was and no more.
+MOST_GENERAL: Final[Mapping[CauseClass, str]] = MappingProxyType(
+    {"hardware": "host", "driver": "driver", "platform": "platform", "user": "app"}
 )
 
 CAUSES: Final[Mapping[str, CauseInfo]] = MappingProxyType(

@@ -47,7 +47,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 
 
 @contextmanager
-def _opened(dsn: str | None) -> Iterator[Store]:
+def opened(dsn: str | None) -> Iterator[Store]:
     """Open the store to read it; a directory that is not there is not made, since nothing could be read from it."""
     place = parse_dsn(dsn or load_settings().store)
     if isinstance(place, Embedded) and not place.path.is_dir():
@@ -109,10 +109,10 @@ def slo(
     """
     window_ms = _window(window)
     promised = load_objectives(objectives)
-    with _opened(store) as opened:
-        known = _known(opened)
-        view = _view(opened, known, cluster=cluster, pool=pool, team=team)
-        found = standings(opened, view, promised, window_ms=window_ms)
+    with opened(store) as target:
+        known = _known(target)
+        view = _view(target, known, cluster=cluster, pool=pool, team=team)
+        found = standings(target, view, promised, window_ms=window_ms)
     scope = scope_words(view, known.clusters)
     if as_json:
         typer.echo(json.dumps(as_plain(found, view, scope), indent=2))
@@ -135,16 +135,17 @@ def why(
 
     Ends with 1 if the store does not know the job.
     """
-    with _opened(store) as opened:
+    with opened(store) as target:
         try:
-            story = story_of(opened, job, attempt)
+            story = story_of(target, job, attempt)
         except UnknownJobError as error:
-            _tell_unknown(job, error, str(opened), as_json=as_json)
+            tell_unknown(job, error, str(target), as_json=as_json)
             raise typer.Exit(EXIT_BAD) from None
     typer.echo(json.dumps(story_as_plain(story), indent=2) if as_json else story_as_text(story))
 
 
-def _tell_unknown(job: str, error: UnknownJobError, store: str, *, as_json: bool) -> None:
+def tell_unknown(job: str, error: UnknownJobError, store: str, *, as_json: bool) -> None:
+    """Say that the store knows no such job or attempt, and which may be meant."""
     if as_json:
         typer.echo(json.dumps({"job_id": job, "error": str(error), "similar": list(error.similar)}, indent=2))
         return
@@ -189,11 +190,11 @@ def report(  # noqa: PLR0913 - one parameter for each option of the command
     asked = _period(week, first, last)
     kind = "json" if as_json else format_ or _kind_of(out)
     promised = load_objectives(objectives)
-    with _opened(store) as opened:
-        known = _known(opened)
-        view = _view(opened, known, cluster=cluster, team=team)
+    with opened(store) as target:
+        known = _known(target)
+        view = _view(target, known, cluster=cluster, team=team)
         chosen = asked or periods.latest_week(Interval(known.from_ms, known.to_ms))
-        data = collect(opened, view, chosen, promised)
+        data = collect(target, view, chosen, promised)
     _write(RENDERERS[kind](data), out)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,9 +21,10 @@ from faultlens.local import Places, Progress
 from faultlens.local import replay as run
 from faultlens.local_report import Run, as_json, as_text
 from faultlens.local_roles import load_roles
+from faultlens.local_state import state_path
 from faultlens.recordings import STDIN, Recording
-from faultlens.settings import data_directory, load_settings
-from faultlens.store import Embedded, open_store, parse_dsn
+from faultlens.settings import load_settings
+from faultlens.store import open_store, parse_dsn
 from sinks.migrate import load_migrations, migrate
 from sinks.writer import StoreWriter
 
@@ -99,16 +99,7 @@ def _places(stack: ExitStack, out: Path | None, dsn: str | None, *, fresh: bool)
     target = stack.enter_context(open_store(dsn))
     # A state is worth nothing without the answers it goes on from: of a store that was emptied, nothing is read.
     is_new = len(migrate(target)) == len(load_migrations())
-    return Places(out, StoreWriter(target), _state_of(dsn), fresh or is_new)
-
-
-def _state_of(dsn: str) -> Path:
-    """Return where the state of a store's replays is kept: beside an embedded one, else with the user's data."""
-    place = parse_dsn(dsn)
-    if isinstance(place, Embedded):
-        return place.path.with_name(f"{place.path.name}.replay-state")
-    digest = hashlib.sha256(str(place).encode()).hexdigest()[:16]
-    return data_directory() / "faultlens" / f"{digest}.replay-state"
+    return Places(out, StoreWriter(target), state_path(dsn), fresh or is_new)
 
 
 @contextmanager

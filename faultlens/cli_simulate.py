@@ -26,8 +26,9 @@ from producers.simulation.simulate import simulate as run
 from producers.simulation.tables import Mix, load_happenings, load_mix
 from producers.simulation.world import Shape, World
 from slo import score_text
+from slo.labels import labels, truth_of
 from slo.precision import PrecisionTable
-from slo.scoring import Score, Verdict
+from slo.scoring import Score, Verdict, key_of
 from slo.scoring import score as measure
 from slo.verdicts import verdicts_of_directory, verdicts_of_store
 
@@ -36,6 +37,7 @@ EXIT_BAD_ANSWER: Final = 1
 EVENTS_FILE: Final = "events.jsonl.zst"
 TRUTH_FILE: Final = "truth.jsonl"
 ABOUT_FILE: Final = "simulation.json"
+BY_A_PERSON: Final = "labelled_by_a_person"
 DEFAULT_START: Final = "2026-11-30T00:00:00Z"
 _LINES_AT_ONCE: Final = 1_000
 Watch = Callable[[World, int], None]
@@ -78,10 +80,16 @@ def simulate(  # noqa: PLR0913 - one parameter for each option of the command
 
 
 def score(
-    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="truth.jsonl of a simulation, or of your own labels.")],
-    answers: Annotated[
-        str, typer.Argument(metavar="DIR|STORE", help="What `replay --out` wrote, or the store that it filled.")
+    truth: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRUTH|STORE", help="truth.jsonl of a simulation, or a store whose labels are the truth."
+        ),
     ],
+    answers: Annotated[
+        str | None,
+        typer.Argument(metavar="DIR|STORE", help="What `replay --out` wrote, or the store that it filled."),
+    ] = None,
     *,
     by_rule: Annotated[bool, typer.Option("--by-rule", help="Also show how often each rule was right.")] = False,
     calibrate: Annotated[
@@ -90,8 +98,11 @@ def score(
     add: Annotated[bool, typer.Option("--add", help="Add to what the --calibrate file holds already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
-    """Compare verdicts with the truth; ends with 1 if a failure has no final verdict."""
-    measured = measure(_truths(truth), _verdicts(answers))
+    """Compare verdicts with the truth; ends with 1 if a failure has no final verdict.
+
+    Against people's labels it is the program's own verdicts that are held, as they were without the labels.
+    """
+    measured = _against_labels(truth, answers) if _is_store(truth) else _against_truths(Path(truth), answers)
     if calibrate is not None:
         _calibrate(calibrate, measured, truth, add=add)
     if as_json:
@@ -104,24 +115,43 @@ def score(
         raise typer.Exit(EXIT_BAD_ANSWER)
 
 
-def _truths(path: Path) -> list[Truth]:
+def _is_store(name: str) -> bool:
+    return "://" in name
+
+
+def _against_truths(truth: Path, answers: str | None) -> Score:
+    if answers is None:
+        raise UsageError(f"what is to be scored against {truth}? Name a directory of `replay --out`, or a store")
     try:
-        return list(read_truths(path))
+        truths = list(read_truths(truth))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{truth}: cannot be read: {error.strerror}") from None
+    return measure(truths, _verdicts(answers))
+
+
+def _against_labels(dsn: str, answers: str | None) -> Score:
+    """Score the program's own verdicts on what people labelled: the store's, or those of `answers`."""
+    with open_store(dsn) as store:
+        said = [label for label in labels(store) if label.own is not None]
+    truths = [truth_of(label) for label in said]
+    if answers is None:
+        return measure(truths, [label.own for label in said if label.own is not None])
+    known = {key_of(truth) for truth in truths}
+    found = [verdict for verdict in _verdicts(answers) if verdict.key in known and verdict.rule != BY_A_PERSON]
+    return measure(truths, found)
 
 
 def _verdicts(answers: str) -> list[Verdict]:
-    if "://" not in answers:
+    if not _is_store(answers):
         return verdicts_of_directory(Path(answers))
     with open_store(answers) as store:
         return verdicts_of_store(store)
 
 
-def _calibrate(path: Path, measured: Score, truth: Path, *, add: bool) -> None:
-    about = truth.with_name(ABOUT_FILE)
-    origin: dict[str, object] = {"truth": str(truth)}
-    if about.is_file():
+def _calibrate(path: Path, measured: Score, truth: str, *, add: bool) -> None:
+    about = Path(truth).with_name(ABOUT_FILE)
+    origin: dict[str, object] = {"truth": truth}
+    if not _is_store(truth) and about.is_file():
         origin = json.loads(about.read_text("utf-8"))
     origin |= {"failures": measured.failures, "scored_by": f"faultlens {program_version()}"}
     table = PrecisionTable(measured.by_rule, [origin])

@@ -9,9 +9,9 @@ from typing import Final
 
 from faultlens.arrival import SKEW_MS, TAIL_MS, TOO_OLD_MS, Entry, placed
 from faultlens.clock import wall_ms
-from faultlens.codec import Decoder, Event
+from faultlens.codec import Decoder, Event, encode
 from faultlens.dead_letters import glance
-from faultlens.errors import InvalidEventError
+from faultlens.errors import InvalidEventError, UsageError
 from faultlens.local_outputs import OutputFiles, Store
 from faultlens.local_pump import INTERNAL, Pump
 from faultlens.local_state import load, save
@@ -63,6 +63,24 @@ def replay(
     return run.tally
 
 
+def say(event_at: Callable[[int], Event], roles: Sequence[Role], places: Places) -> Tally:
+    """Take one more event as if it came at the very end of what was replayed, and return what came of it.
+
+    `event_at` gets the time of its arrival, a millisecond after the saved clock: no other time passes, and nothing else
+    becomes due. Raises UsageError where no replay has left a state, and what `replay` raises.
+    """
+    if places.state is None or not places.state.is_file():
+        raise UsageError(f"nothing was replayed that could be gone on from: there is no state at {places.state}")
+    tasks = load(places.state, roles)
+    run = _Run(tasks, None, places.store)
+    try:
+        run.say(event_at)
+    finally:
+        run.close()
+    save(places.state, tasks)
+    return run.tally
+
+
 class _Run:
     """One replay: what was read, what follows from it, and where that goes."""
 
@@ -97,6 +115,16 @@ class _Run:
                 elif latest_ms < arrived_ms:
                     latest_ms = arrived_ms
         self._latest_ms = latest_ms
+
+    def say(self, event_at: Callable[[int], Event]) -> None:
+        """Take one event a millisecond after everything else, and end there."""
+        now_ms = self._pump.clock_ms + 1
+        event = event_at(now_ms)
+        entry = Entry("", 0, encode(event), event, arrived_ms=now_ms)
+        self._pump.take(entry, event)
+        if self._store is not None:
+            self._keep(event, entry, self._store)
+        self.finish(now_ms)
 
     def finish(self, until_ms: int | None) -> None:
         """Advance the clock to `until_ms` (None: until everything is final) and write what is still held."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ import zstandard
 from msgspec import Raw, Struct
 
 from faultlens.errors import ConfigurationError, WorldError
+from faultlens.settings import data_directory
+from faultlens.store import Embedded, parse_dsn
 from faultlens.version import program_version
 from streams.runtime.records import LaneRecord, Role
 from streams.runtime.state import KeptCodec, MemoryStates
@@ -36,6 +39,15 @@ class _Lane(Struct, frozen=True):
     number: int
     keys: int
     record: LaneRecord
+
+
+def state_path(dsn: str) -> Path:
+    """Return where the state of a store's replays is kept: beside an embedded one, else with the user's data."""
+    place = parse_dsn(dsn)
+    if isinstance(place, Embedded):
+        return place.path.with_name(f"{place.path.name}.replay-state")
+    digest = hashlib.sha256(str(place).encode()).hexdigest()[:16]
+    return data_directory() / "faultlens" / f"{digest}.replay-state"
 
 
 def save(path: Path, tasks: Sequence[Task]) -> None:

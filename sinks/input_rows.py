@@ -139,6 +139,7 @@ def _labelled(event: Event, data: JobLabelled, arrived_ms: int) -> list[Row]:
         cause_code=data.code,
         told_by=data.by,
         message=data.why or "",
+        node_names=[data.node] if data.node else [],
     )
 
 

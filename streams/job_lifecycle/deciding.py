@@ -22,6 +22,7 @@ from streams.job_lifecycle.record import (
     Attempt,
     Decision,
     JobRecord,
+    Label,
     Loss,
 )
 from streams.job_lifecycle.repeating import brought_along
@@ -143,7 +144,7 @@ class Judge:
         emits: list[Emit] = []
         if (decision is None or not decision.finalised) and answered and now_ms >= closes_ms:
             loss, emits = self._decided(job, attempt, loss, context, now_ms, "final")
-        elif decision is not None and decision.finalised and now_ms >= closes_ms + AMENDED_FOR_MS:
+        elif decision is not None and decision.finalised and now_ms >= closes_ms + AMENDED_FOR_MS and not loss.label:
             return loss, emits
         status: Status = "amended" if loss.decision is not None and loss.decision.finalised else "provisional"
         loss, more = self._decided(job, attempt, loss, context, now_ms, status)
@@ -192,7 +193,8 @@ def _as_labelled(attempt: Attempt) -> bool:
 def _same(one: JobAttributed, other: JobAttributed) -> bool:
     """Return whether two revisions say the same: class, code, culprit and advice; of a settled one also the basis."""
     return (
-        one.cause.code == other.cause.code
+        one.cause.cause_class == other.cause.cause_class
+        and one.cause.code == other.cause.code
         and one.culprit.node == other.culprit.node
         and one.culprit.device == other.culprit.device
         and one.retry == other.retry
@@ -211,13 +213,10 @@ def _published(verdict: JobAttributed, now_ms: int) -> Emit:
 def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by_ms: int | None) -> Facts:
     """Return all that a verdict on the attempt rests on, of what had arrived by `by_ms` (None: by now)."""
     held = {slot.node: slot.devices for slot in attempt.answering.values()}
-    label = attempt.label
-    if label is not None and by_ms is not None and label.arrived_ms > by_ms:
-        label = None
     waiting = job.waiting
     facts = _shared(job, attempt, context, held=held, answers=attempt.answers, by_ms=by_ms)
     return replace(
-        facts,
+        _with_label(facts, attempt.label, by_ms),
         end=end,
         opens_ms=opens_ms(attempt),
         closes_ms=attempt.window_ends_ms,
@@ -232,11 +231,13 @@ def facts_of(job: JobRecord, attempt: Attempt, end: End, context: Context, *, by
         steps_after=_steps_after(attempt, facts),
         lost_capacity=waiting is not None and waiting.lost_capacity,
         pending=Said() if waiting is None else waiting.said,
-        label=None if label is None else label.label,
-        label_id="" if label is None else label.id,
-        label_source="" if label is None else label.source,
-        label_ms=0 if label is None else label.at_ms,
     )
+
+
+def _with_label(facts: Facts, label: Label | None, by_ms: int | None) -> Facts:
+    if label is None or (by_ms is not None and label.arrived_ms > by_ms):
+        return facts
+    return replace(facts, label=label.label, label_id=label.id, label_source=label.source, label_ms=label.at_ms)
 
 
 def _steps_after(attempt: Attempt, facts: Facts) -> dict[str, int]:
@@ -252,7 +253,7 @@ def facts_of_loss(job: JobRecord, attempt: Attempt, loss: Loss, context: Context
     end = End(loss.id, loss.source, loss.at_ms, loss.at_ms, "failed", reason=loss.reason)
     exits = tuple(e for e in attempt.exits if e.node in held and e.at_ms <= loss.at_ms + WINDOW_AFTER_MS)
     return replace(
-        facts,
+        _with_label(facts, loss.label, by_ms),
         end=end,
         opens_ms=loss.at_ms - WINDOW_BEFORE_MS,
         closes_ms=loss.at_ms + WINDOW_AFTER_MS,

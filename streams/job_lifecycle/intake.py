@@ -263,9 +263,18 @@ def _on_ended(
 def _on_labelled(
     intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobLabelled, now_ms: int
 ) -> tuple[JobRecord, Attempt]:
-    if attempt.label is not None and attempt.label.at_ms > event.time_ms:
-        return job, attempt
-    return job, replace(attempt, label=Label(data, event.id, event.source, event.time_ms, now_ms))
+    label = Label(data, event.id, event.source, event.time_ms, now_ms)
+    if data.loss is None:
+        return job, replace(attempt, label=_later(attempt.label, label))
+    losses = tuple(
+        replace(loss, label=_later(loss.label, label)) if loss.number == data.loss else loss for loss in attempt.losses
+    )
+    return job, replace(attempt, losses=losses)
+
+
+def _later(known: Label | None, told: Label) -> Label:
+    """Return the last word of two; of the same time the one that came last."""
+    return known if known is not None and known.at_ms > told.at_ms else told
 
 
 def _on_evidence(

@@ -86,6 +86,7 @@ class Loss(Struct, frozen=True, omit_defaults=True):
     answers: dict[str, NodeAnswer] = {}
     decision: Decision | None = None
     sent_ms: int = 0
+    label: Label | None = None
 
 
 def _joined(held: Slot | None, lost: Slot) -> Slot:

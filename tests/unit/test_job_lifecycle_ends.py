@@ -228,3 +228,9 @@ def test_what_concerns_one_cluster_does_not_concern_another() -> None:
     run = one.run(40, two.exit(10, "c2:j", 0, "c2:n1", stale).end(10.2, "c2:j"))
     assert run.told("c2:j")[:2] == ("platform.storage.mount", "established")
     assert run.verdict("j").cause.cause_class != "platform"
+
+
+def test_a_label_that_charges_the_same_code_to_another_class_amends_the_verdict() -> None:
+    scene = job(100).exit(10, "j", 0, "n1", MISTAKE).end(10.2, "j")
+    run = scene.say(40, JobLabelled("j", 1, "platform", "app.exception", by="jo"), "operator/jo").run(60)
+    assert run.statuses("j")[-1] == "amended"

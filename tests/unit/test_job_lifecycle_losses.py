@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faultlens.events import JobResized, Slot
+from faultlens.events import JobLabelled, JobResized, Slot
 from tests.unit.scenes import MISTAKE, PEER, Run, Scene
 
 LOST_GPU = ("gpu.off_bus", "established", "n2/1", "retry_elsewhere")
@@ -93,3 +93,12 @@ def test_a_node_that_joins_later_is_held_from_then_on() -> None:
     scene = resized(elastic(10), 5, slots("n1", "n2", "n3", "n4")).fault(10, "n4", "xid", "79", 0)
     run = scene.exit(10.1, "j", 6, "n4", PEER).end(10.2, "j").run(40)
     assert run.told("j") == ("gpu.off_bus", "established", "n4/0", "retry_elsewhere")
+
+
+def test_a_label_on_a_loss_overrules_the_verdict_on_it_and_not_the_one_on_the_end() -> None:
+    scene = resized(elastic(20).fault(10, "n2", "xid", "79", 1), 10.1, slots("n1", "n3"), slots("n2"))
+    scene.exit(20, "j", 0, "n1", MISTAKE).end(20.2, "j")
+    label = JobLabelled("j", 1, "platform", "platform.power", by="jo", loss=1)
+    run = scene.say(30, label, "operator/jo").run(40)
+    assert run.told("j", loss=1)[:2] == ("platform.power", "established")
+    assert run.told("j")[0] == "app.exception"
