@@ -27,7 +27,7 @@ $(INSTALLED): pyproject.toml
 	@echo 'Installing into $(VENV) …'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[store,stream]' --group dev
+	@$(BIN)/python -m pip install --quiet --editable '.[store,stream,kubernetes]' --group dev
 	@touch $@
 
 demo: $(INSTALLED) ## A real Slurm's failures explained, and a fleet of 64 nodes watched for a week

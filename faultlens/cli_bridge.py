@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import structlog
 import typer
 
+from faultlens.cli_bridge_kubernetes import kubernetes
 from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
@@ -29,6 +30,9 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Tell what ot
 @app.callback()
 def _group() -> None:
     """Tell what other systems know, as it happens."""
+
+
+app.command("kubernetes")(kubernetes)
 
 
 @app.command("slurm")

@@ -18,7 +18,10 @@ from faultlens.events import (
 
 
 class Held(Data, frozen=True):
-    """An attempt holds devices of this node since `since_ms`. `devices` None: which ones is not known, all count."""
+    """An attempt holds devices of this node since `since_ms`. `devices` None: which ones is not known, all count.
+
+    `refs`: the devices by the names of dynamic resource allocation (driver/pool/device), where these are known.
+    """
 
     node: str
     job_id: str
@@ -31,6 +34,7 @@ class Held(Data, frozen=True):
     user: str | None = None
     image: str | None = None
     gpus: int = 0
+    refs: tuple[str, ...] | None = None
 
 
 class Released(Data, frozen=True):
@@ -63,6 +67,7 @@ class Released(Data, frozen=True):
     since_ms: int = 0
     culprit: str = ""
     brought: tuple[str, ...] = ()
+    refs: tuple[str, ...] | None = None
 
 
 # --- evidence: node -> job -----------------------------------------------------------------------------

@@ -119,24 +119,30 @@ def _of_link(found: LowBandwidth) -> dict[str, Any]:
 
 
 def looping(job: JobRecord, attempt: Attempt, now_ms: int) -> tuple[Attempt, list[Emit]]:
-    """Return the attempt with a crash loop told when it and those before it fail alike or hardly run."""
+    """Return the attempt with a crash loop told when it and those before it fail alike or hardly run; once a loop."""
     if not attempt.failed or "crash_loop" in attempt.findings:
         return attempt, []
     attempts = [a for a in job.attempts.values() if a.attempt <= attempt.attempt]
     loop = crash_loop([crash for a in attempts if (crash := _crash(a)) is not None])
     if loop is None or attempt.attempt != loop.attempts[-1]:
         return attempt, []
+    if any(job.attempts[number].findings.get("crash_loop") == loop.since_ms for number in loop.attempts):
+        return attempt, []
     attempt = replace(attempt, findings={**attempt.findings, "crash_loop": loop.since_ms})
     how = "the same way" if loop.same else "soon after their start"
+    verdict = attempt.decision.verdict if attempt.decision is not None else None
+    word = _word(attempt, loop.since_ms, f"attempts {loop.attempts[0]} to {loop.attempts[-1]} failed {how}")
     return attempt, _told(
         job,
         attempt,
         now_ms,
         kind="crash_loop",
         since=moment_of(loop.since_ms),
-        basis="supported",
-        evidence=_word(attempt, loop.since_ms, f"attempts {loop.attempts[0]} to {loop.attempts[-1]} failed {how}"),
-        cause=attempt.decision.verdict.cause if attempt.decision is not None else None,
+        basis=verdict.basis if verdict is not None else "supported",
+        evidence=word + (tuple(e for e in verdict.evidence if e.role == "root")[:1] if verdict is not None else ()),
+        node=verdict.culprit.node if verdict is not None else None,
+        device=verdict.culprit.device if verdict is not None else None,
+        cause=verdict.cause if verdict is not None else None,
     )
 
 

@@ -57,6 +57,7 @@ def held(job: JobRecord, attempt: Attempt, slots: list[Slot], now_ms: int) -> li
                 user=job.user,
                 image=job.image,
                 gpus=len(slot.devices or slot.device_refs or ()) or _share(job, attempt),
+                refs=slot.device_refs,
             ),
         )
         for slot in slots

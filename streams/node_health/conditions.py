@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from faultlens.catalogue import Catalogue
 from faultlens.codec import Event
 from faultlens.events import Check, NodeHealth
-from faultlens.internal import Observation
+from faultlens.internal import Held, Observation, Released
 from streams.node_health.judging import LASTING, device_key, device_of, of_check
 from streams.node_health.record import (
     CONDITIONS_MAX,
@@ -203,9 +203,12 @@ def _missing(check: Check) -> Check:
     return Check(name=check.name, component=check.component, status="missing", message=_VANISHED)
 
 
-def whole_or_same_device(record: NodeRecord, observation: Observation, devices: tuple[int, ...] | None) -> bool:
-    """Return whether the observation concerns somebody who holds these devices (None: which ones is not known)."""
-    if observation.whole_node or devices is None:
+def whole_or_same_device(record: NodeRecord, observation: Observation, holder: Held | Released) -> bool:
+    """Return whether the observation concerns a holder of devices; True where it is not known which ones it holds."""
+    device = observation.device
+    if observation.whole_node:
         return True
-    index = index_of(record, observation.device)
-    return index is None or index in devices
+    if holder.refs is not None and device is not None and device.dra is not None:
+        return f"{device.dra.driver}/{device.dra.pool}/{device.dra.device}" in holder.refs
+    index = index_of(record, device)
+    return holder.devices is None or index is None or index in holder.devices

@@ -38,7 +38,8 @@ def device_key(device: DeviceRef | None) -> str:
         return "-"
     if device.index is not None:
         return f"{device.index}{':' + str(device.link) if device.link is not None else ''}"
-    return str(device.uuid or device.pci or device.serial or device.link or "-")
+    dra = f"{device.dra.driver}/{device.dra.pool}/{device.dra.device}" if device.dra is not None else None
+    return str(device.uuid or device.pci or device.serial or dra or device.link or "-")
 
 
 def of_fault(catalogue: Catalogue, record: NodeRecord, event: Event, fault: NodeFault, *, now_ms: int) -> Observation:
@@ -92,6 +93,8 @@ def _same_device(one: DeviceRef | None, other: DeviceRef | None) -> bool:
 
 
 def _nowhere(record: NodeRecord, device: DeviceRef | None, kind: str) -> bool:
+    if device is not None and device.dra is not None:
+        return False
     return kind not in ("xid", "sxid", "gpu_memory", "nvlink") or index_of(record, device) is None
 
 

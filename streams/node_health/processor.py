@@ -253,7 +253,7 @@ class NodeHealthProcessor:
         key = holding_key(release.job_id, release.attempt)
         held = record.held.get(key)
         if held is not None and release.devices is None:
-            release = replace(release, devices=held.devices)
+            release = replace(release, devices=held.devices, refs=held.refs)
         if release.loss is None or not release.keeps:
             record = replace(record, held={k: v for k, v in record.held.items() if k != key})
         same = (release.job_id, release.attempt, release.loss)

@@ -172,4 +172,5 @@ def named(record: NodeRecord, device: DeviceRef | None) -> DeviceRef | None:
         serial=device.serial or (known.serial if known else None),
         mig=device.mig,
         link=device.link,
+        dra=device.dra,
     )

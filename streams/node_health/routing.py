@@ -58,7 +58,7 @@ def to_holders(
 
 def bears_on(record: NodeRecord, held: Held, observation: Observation) -> bool:
     """Return whether the observation is evidence for an attempt that still holds its devices."""
-    if not whole_or_same_device(record, observation, held.devices):
+    if not whole_or_same_device(record, observation, held):
         return False
     return observation.last_ms >= held.since_ms - BEFORE_MS or _still_true(observation, held.since_ms)
 
@@ -70,8 +70,7 @@ def _still_true(observation: Observation, at_ms: int) -> bool:
 def _in_window(record: NodeRecord, release: Released, observation: Observation) -> bool:
     if observation.since_ms - observation.latent_ms > release.closes_ms:
         return False
-    held = release.devices
-    if not whole_or_same_device(record, observation, held):
+    if not whole_or_same_device(record, observation, release):
         return False
     return observation.last_ms >= release.opens_ms or _still_true(observation, release.opens_ms)
 

@@ -66,7 +66,7 @@ def _holds(holder: Held | Released, at_ms: int) -> bool:
 def _met(record: NodeRecord, holder: Held | Released, fault: Observation) -> Use | None:
     """Return that the holder met the fault; None: not on its devices, or not in its time."""
     at_ms = max(fault.since_ms, min(fault.last_ms, holder.since_ms - _SKEW_MS))
-    if not _holds(holder, at_ms) or not whole_or_same_device(record, fault, holder.devices):
+    if not _holds(holder, at_ms) or not whole_or_same_device(record, fault, holder):
         return None
     brought = isinstance(holder, Released) and fault.cause_code in holder.brought
     return Use(holder.job_id, holder.attempt, holder.user or holder.job_id, holder.image or "", at_ms, brought)

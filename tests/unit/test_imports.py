@@ -24,6 +24,7 @@ BREACHES = {
     "live": ("streams/weighing.py", "import streams.live.changelog"),
     "faust": ("sinks/batch.py", "import faust"),
     "driver": ("slo/measure.py", "import clickhouse_connect"),
+    "kubernetes": ("producers/kubernetes/runs.py", "import kubernetes_asyncio"),
     "progress": ("faultlens/progress.py", "import msgspec"),
 }
 

@@ -1,0 +1,65 @@
+"""`faultlens bridge kubernetes`: what a cluster's API server knows, told as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from faultlens.cli_options import Brokers, Out
+from faultlens.cli_outlet import outlet
+from faultlens.clock import wall_ms
+from faultlens.errors import UsageError
+from faultlens.settings import data_directory
+from faultlens.stopping import told_to_stop
+
+
+def kubernetes(
+    *,
+    cluster: Annotated[str, typer.Option(help="The cluster's name in events.")],
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="How to reach it; otherwise as a pod's service account, or by $KUBECONFIG."),
+    ] = None,
+    all_pods: Annotated[bool, typer.Option("--all-pods", help="Tell of jobs that ask for no accelerator too.")] = False,
+    prefix: Annotated[
+        bool, typer.Option("--prefix", help="Names get CLUSTER: in front, for a second cluster.")
+    ] = False,
+    out: Out = None,
+    brokers: Brokers = None,
+    state: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where it remembers how far it has come.", show_default=False)
+    ] = None,
+) -> None:
+    """Tell of a cluster's jobs, nodes and devices, by watching its API server.
+
+    It goes on where it stopped: what happened meanwhile is told with its own time, and nothing is told twice.
+    """
+    try:
+        from producers.kubernetes.bridge import KubernetesBridge, versions_in  # noqa: PLC0415 - needs the client
+        from producers.kubernetes.watching import Cluster  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
+    from producers.kubernetes.remembering import Kept  # noqa: PLC0415
+    from producers.kubernetes.telling import Names  # noqa: PLC0415
+    from producers.kubernetes.translator import Translator  # noqa: PLC0415
+
+    place = state or data_directory() / "faultlens" / "bridge" / f"kubernetes-{cluster}"
+    stop = told_to_stop()
+    kept = Kept(place / "kept")
+    saved = kept.all()
+    translator = Translator(Names(cluster, f"{cluster}:" if prefix else ""), all_pods=all_pods, saved=saved)
+
+    async def run() -> None:
+        server = await Cluster.connect(None if kubeconfig is None else str(kubeconfig))
+        try:
+            await bridge.run(server, versions_in(saved), stop)
+        finally:
+            await server.close()
+
+    with outlet(out, brokers, place / "spool") as events:
+        bridge = KubernetesBridge(translator, kept, events, now_ms=wall_ms)
+        asyncio.run(run())
+    kept.close()

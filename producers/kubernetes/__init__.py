@@ -1,0 +1,1 @@
+"""What a Kubernetes cluster knows of jobs, nodes and devices, as events."""
