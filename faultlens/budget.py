@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 def attained(good: float, total: float) -> float | None:
@@ -64,3 +66,31 @@ def time_to_exhaustion_ms(burn: float, *, period_ms: int, remaining: float = 1.0
 def lowest_target_that_fires(factor: float) -> float:
     """Return the target below which even a total outage does not reach `factor`: 14.4 -> 93.06 %, 6 -> 83.3 %."""
     return 1 - 1 / factor
+
+
+# --- ways to count (OpenSLO v1, budgetingMethod) -----------------------------------------------------------
+
+
+class Slice(NamedTuple):
+    """What was good, and what there was, in one slice of time."""
+
+    good: float
+    total: float
+
+
+def occurrences(slices: Iterable[Slice]) -> float | None:
+    """Return good over total of everything; None without traffic. Busy times weigh more."""
+    seen = [s for s in slices if s.total > 0]
+    return attained(sum(s.good for s in seen), sum(s.total for s in seen))
+
+
+def time_slices(slices: Iterable[Slice], *, slice_target: float) -> float | None:
+    """Return the share of slices whose own ratio reaches `slice_target`; slices without traffic do not count."""
+    seen = [s for s in slices if s.total > 0]
+    return attained(sum(s.good / s.total >= slice_target for s in seen), len(seen))
+
+
+def ratio_time_slices(slices: Iterable[Slice]) -> float | None:
+    """Return the mean of the slices' ratios: every minute weighs the same, however busy it was."""
+    seen = [s for s in slices if s.total > 0]
+    return attained(sum(s.good / s.total for s in seen), len(seen))

@@ -11,9 +11,10 @@ from typing import Annotated, Final, Literal
 
 import typer
 
+from faultlens.cli_options import ObjectivesOption, promised
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError, WorldError
-from faultlens.objectives import load_objectives, parse_duration_ms
+from faultlens.objectives import parse_duration_ms
 from faultlens.settings import load_settings
 from faultlens.store import Embedded, Store, open_store, parse_dsn
 from slo.intervals import Interval
@@ -42,7 +43,6 @@ StoreOption = Annotated[
 ClusterOption = Annotated[str, typer.Option(metavar="NAME", help="Only this cluster.")]
 PoolOption = Annotated[str, typer.Option(metavar="NAME", help="Only the nodes of this pool.")]
 TeamOption = Annotated[str, typer.Option(metavar="NAME", help="Only the jobs of this team.")]
-ObjectivesOption = Annotated[Path | None, typer.Option("--objectives", metavar="FILE", help="A site's own objectives.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -108,16 +108,16 @@ def slo(
     Recomputed from the store, beside what the processors counted. Ends with 1 if an objective is missed.
     """
     window_ms = _window(window)
-    promised = load_objectives(objectives)
+    promise = promised(objectives)
     with opened(store) as target:
         known = _known(target)
         view = _view(target, known, cluster=cluster, pool=pool, team=team)
-        found = standings(target, view, promised, window_ms=window_ms)
+        found = standings(target, view, promise, window_ms=window_ms)
     scope = scope_words(view, known.clusters)
     if as_json:
         typer.echo(json.dumps(as_plain(found, view, scope), indent=2))
     else:
-        typer.echo(as_text(found, view, scope, promised))
+        typer.echo(as_text(found, view, scope, promise))
     if any(standing.met is False for standing in found):
         raise typer.Exit(EXIT_BAD)
 
@@ -189,12 +189,12 @@ def report(  # noqa: PLR0913 - one parameter for each option of the command
     """Write what the fleet promised and kept in a week, whose fault the rest was, and what it cost, as one file."""
     asked = _period(week, first, last)
     kind = "json" if as_json else format_ or _kind_of(out)
-    promised = load_objectives(objectives)
+    promise = promised(objectives)
     with opened(store) as target:
         known = _known(target)
         view = _view(target, known, cluster=cluster, team=team)
         chosen = asked or periods.latest_week(Interval(known.from_ms, known.to_ms))
-        data = collect(target, view, chosen, promised)
+        data = collect(target, view, chosen, promise)
     _write(RENDERERS[kind](data), out)
 
 

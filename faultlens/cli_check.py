@@ -15,9 +15,9 @@ import typer
 
 from faultlens.asyncapi import asyncapi, event_schema, text_of
 from faultlens.catalogue import load_catalogue
+from faultlens.cli_options import ObjectivesOption, promised
 from faultlens.errors import ConfigurationError, FaultlensError, UsageError, WorldError
 from faultlens.kafka import connection_of
-from faultlens.objectives import load_objectives
 from faultlens.settings import PREFIX, load_settings, unknown_variables
 from faultlens.signatures import load_signatures
 from faultlens.store import Embedded, open_store, parse_dsn
@@ -63,7 +63,7 @@ def check(
     signatures: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures; may be repeated.")
     ] = None,
-    objectives: Annotated[Path | None, typer.Option(metavar="FILE", help="A site's own objectives.")] = None,
+    objectives: ObjectivesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check settings, catalogue, signatures, objectives and the connections that are configured.
@@ -92,10 +92,16 @@ def _findings(sources: Sources) -> Iterator[Finding]:
         yield Finding("settings", "warning", f"{name} is not a setting of faultlens: is it misspelt?")
     yield _part("catalogue", lambda: f"version {load_catalogue(sources.catalogue).version}")
     yield _part("signatures", lambda: f"version {load_signatures(sources.signatures).version}")
-    yield _part("objectives", lambda: f"version {load_objectives(sources.objectives).version}")
+    yield _part("objectives", lambda: _objectives(sources.objectives))
     yield _part("store", lambda: _store(sources.store or load_settings().store))
     for address in _brokers():
         yield _part("brokers", partial(_broker, address))
+
+
+def _objectives(path: Path | None) -> str:
+    """Return the version, and the burn rates that would warn of nothing, ever."""
+    promise = promised(path)
+    return "\n".join([f"version {promise.version}", *map(str, promise.never_fire)])
 
 
 def _part(part: str, say: Callable[[], str]) -> Finding:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from faultlens.cli_answers import ClusterOption, JsonOption, StoreOption, opened, tell_unknown
-from faultlens.cli_options import Brokers
+from faultlens.cli_options import Brokers, ObjectivesOption
 from faultlens.errors import UsageError
 from faultlens.kafka import load_connection
 from faultlens.local_labelling import Labelled, Word, label_in_store, label_on_brokers, word_of
@@ -53,7 +53,7 @@ def label(  # noqa: PLR0913 - one parameter for each option of the command
     signatures: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures, as for replay.")
     ] = None,
-    objectives: Annotated[Path | None, typer.Option(metavar="FILE", help="A site's own objectives.")] = None,
+    objectives: ObjectivesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what made a job fail: your word is final for that attempt, and changes objectives, ledger and report.

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from faultlens.objectives import Objectives, load_objectives
+from faultlens.settings import load_settings
+
 Brokers = Annotated[
     str | None, typer.Option("--brokers", metavar="HOST:PORT,…", help="Where Kafka is (FAULTLENS_BROKERS).")
 ]
@@ -14,3 +17,14 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Write events there instead of to Kafka; - is standard output."),
 ]
+ObjectivesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--objectives", metavar="PATH", help="A site's own objectives, a file or a folder (FAULTLENS_OBJECTIVES)."
+    ),
+]
+
+
+def promised(path: Path | None) -> Objectives:
+    """Return the objectives with a site's own: those of `path`, else those that the settings name."""
+    return load_objectives(path or load_settings().objectives)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from faultlens.cli_options import ObjectivesOption
 from faultlens.clock import parse_moment
 from faultlens.errors import UsageError
 from faultlens.local import Places, Progress
@@ -57,7 +58,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
     signatures: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures; may be repeated.")
     ] = None,
-    objectives: Annotated[Path | None, typer.Option(metavar="FILE", help="A site's own objectives.")] = None,
+    objectives: ObjectivesOption = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Machine-readable summary.")] = False,
 ) -> None:
     """Say of every failed job in recorded events whose fault it was, and what that did to the objectives.

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import structlog
 import typer
 
-from faultlens.cli_options import Brokers
+from faultlens.cli_options import Brokers, ObjectivesOption
 from faultlens.clock import monotonic_s, wall_ms
 from faultlens.errors import UsageError
 from faultlens.exposition import Exposition, health_of, parse_address
@@ -60,7 +60,7 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     signatures: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures; may be repeated.")
     ] = None,
-    objectives: Annotated[Path | None, typer.Option(metavar="FILE", help="A site's own objectives.")] = None,
+    objectives: ObjectivesOption = None,
 ) -> None:
     """Run processors on Kafka. Any number of any role may run, on any number of machines: they share the partitions.
 

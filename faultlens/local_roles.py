@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from faultlens.catalogue import Catalogue, load_catalogue
+from faultlens.cli_options import promised
 from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS
-from faultlens.objectives import Objectives, load_objectives
+from faultlens.objectives import Objectives
 from faultlens.signatures import SignatureSet, load_signatures
 from faultlens.topics import CONTEXT
 from streams.attribution import load_precision
@@ -59,11 +60,7 @@ def build_roles(
 
 def _start_limits(objectives: Objectives) -> StartLimits:
     """Return the limits of `job_start` as the objectives say them; the contract's where they say none."""
-    usual = StartLimits()
-    if "job_start" not in objectives:
-        return usual
-    objective = objectives["job_start"]
-    return StartLimits(objective.within_ms or usual.within_ms, objective.pending_limit_ms or usual.pending_ms)
+    return StartLimits(objectives.start_within_ms, objectives.start_pending_limit_ms)
 
 
 def load_roles(
@@ -73,5 +70,5 @@ def load_roles(
     cadence: Cadence = EMBEDDED,
 ) -> list[Role]:
     """Return the roles with the shipped data and a site's laid over it; ConfigurationError says what is wrong."""
-    data = load_catalogue(catalogues), load_signatures(signatures), load_objectives(objectives)
+    data = load_catalogue(catalogues), load_signatures(signatures), promised(objectives)
     return build_roles(*data, cadence)

@@ -41,6 +41,7 @@ class Settings(BaseSettings):
     store_ca: Path | None = Field(default=None, description="PEM file of the authorities that the store is trusted by")
     store_certificate: Path | None = Field(default=None, description="PEM file of our own certificate for the store")
     store_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
+    objectives: Path | None = Field(default=None, description="a site's own objectives, a file or a folder of them")
     brokers: str | None = Field(default=None, description="Kafka's host:port list; without it everything is embedded")
     kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
         default="plaintext", description="how the brokers are spoken to"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ FILE_BYTES_LIMIT: Final = 2 << 20
 
 Location = Sequence[int | str]
 _Model = TypeVar("_Model", bound=BaseModel)
+_Read = TypeVar("_Read")
 
 
 class Problem(NamedTuple):
@@ -70,6 +71,15 @@ class YamlDocument:
 
 def read_yaml(path: Path) -> YamlDocument:
     """Reads one document. Raises `YamlProblemError`: unreadable, too large, empty, no YAML, a key given twice."""
+    return _read(path, _document)
+
+
+def read_yaml_documents(path: Path) -> list[YamlDocument]:
+    """Reads the documents of a file, which `---` parts. Raises `YamlProblemError` as `read_yaml` does."""
+    return _read(path, _documents)
+
+
+def _read(path: Path, read: Callable[[Path, bytes], _Read]) -> _Read:
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -77,7 +87,7 @@ def read_yaml(path: Path) -> YamlDocument:
     if len(raw) > FILE_BYTES_LIMIT:
         raise YamlProblemError(Problem(path, 1, f"{len(raw)} bytes are more than the limit of {FILE_BYTES_LIMIT}"))
     try:
-        return _document(path, raw)
+        return read(path, raw)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise YamlProblemError(Problem(path, line, f"not YAML: {error.problem}")) from error
@@ -89,6 +99,18 @@ def _document(path: Path, raw: bytes) -> YamlDocument:
     root = yaml.compose(raw, Loader=yaml.CSafeLoader)
     if root is None:
         raise YamlProblemError(Problem(path, 1, "the file is empty"))
+    return _of_node(path, root)
+
+
+def _documents(path: Path, raw: bytes) -> list[YamlDocument]:
+    found = [_of_node(path, root) for root in yaml.compose_all(raw, Loader=yaml.CSafeLoader)]
+    documents = [document for document in found if document.data is not None]
+    if not documents:
+        raise YamlProblemError(Problem(path, 1, "the file is empty"))
+    return documents
+
+
+def _of_node(path: Path, root: yaml.Node) -> YamlDocument:
     _refuse_repeated_keys(path, root)
     return YamlDocument(path, root, yaml.constructor.SafeConstructor().construct_document(root))
 

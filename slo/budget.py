@@ -1,36 +1,8 @@
-"""Ways to count an objective: by occurrences, by good time slices, or by the slices' mean ratio (OpenSLO v1)."""
+"""What a budget is worth: in time of outage, and in bad events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
-from faultlens.budget import attained, budget_allowed
-
-
-class Slice(NamedTuple):
-    """What was good, and what there was, in one slice of time."""
-
-    good: float
-    total: float
-
-
-def occurrences(slices: Iterable[Slice]) -> float | None:
-    """Return good over total of everything; None without traffic. Busy times weigh more."""
-    seen = [s for s in slices if s.total > 0]
-    return attained(sum(s.good for s in seen), sum(s.total for s in seen))
-
-
-def time_slices(slices: Iterable[Slice], *, slice_target: float) -> float | None:
-    """Return the share of slices whose own ratio reaches `slice_target`; slices without traffic do not count."""
-    seen = [s for s in slices if s.total > 0]
-    return attained(sum(s.good / s.total >= slice_target for s in seen), len(seen))
-
-
-def ratio_time_slices(slices: Iterable[Slice]) -> float | None:
-    """Return the mean of the slices' ratios: every minute weighs the same, however busy it was."""
-    seen = [s for s in slices if s.total > 0]
-    return attained(sum(s.good / s.total for s in seen), len(seen))
+from faultlens.budget import budget_allowed
 
 
 def bad_time_allowed_ms(period_ms: int, target: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -49,6 +49,18 @@ class Measure:
     def attained(self) -> float | None:
         """Good over total; None when nothing counted."""
         return attained(self.good, self.total)
+
+    def less(self, part: Measure, classes: Collection[str] = ()) -> Measure:
+        """Return the measure without a part of it, or without what these classes are charged with in that part."""
+        taken = {name: amount for name, amount in part.by_class.items() if not classes or name in classes}
+        by_class = {name: amount - taken.get(name, 0) for name, amount in self.by_class.items()}
+        good = self.good if classes else self.good - part.good
+        return Measure(
+            good,
+            good + sum(by_class.values()),
+            {name: amount for name, amount in by_class.items() if amount},
+            self.also,
+        )
 
 
 def class_or_overhead(code: str) -> str:

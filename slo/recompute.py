@@ -31,15 +31,16 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is looked at: a cluster, a pool's nodes or a team's jobs (empty: all), with data up to `as_of_ms`.
+    """What is looked at: a cluster, a pool's nodes, a team's or workload's jobs (empty: all), up to `as_of_ms`.
 
-    Jobs belong to no pool and nodes to no team: with either, only the one half is asked.
+    Jobs belong to no pool and nodes to no team or workload: with one of them, only the one half is asked.
     """
 
     as_of_ms: int
     cluster: str = ""
     pool: str = ""
     team: str = ""
+    workload: str = ""
 
     def params(self, **more: object) -> dict[str, object]:
         """The parameters that every question has, and `more`."""
@@ -48,6 +49,7 @@ class View:
             "cluster": self.cluster,
             "pool": self.pool,
             "team": self.team,
+            "workload": self.workload,
             **more,
         }
 
@@ -94,7 +96,7 @@ def rows(reader: Reader, view: View, windows: Sequence[Interval], within_ms: int
         return measure.by_window(ask(reader, name, params), len(windows)) if asked else []
 
     return Rows(
-        availability=split("availability", asked=not view.team),
+        availability=split("availability", asked=not (view.team or view.workload)),
         starts=split("starts", asked=not view.pool),
         attempts=split("attempts", asked=not view.pool),
         ledger=split("ledger", asked=not view.pool),

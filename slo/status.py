@@ -13,6 +13,7 @@ from faultlens.objectives import Objective, Objectives, iso_duration
 from slo import recompute
 from slo.intervals import Interval
 from slo.measure import Measure, Row
+from slo.promises import Answers, Promise, promises, windows_of
 from slo.queries import Reader
 from slo.recompute import View
 
@@ -37,20 +38,19 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An objective over its window: `measure` is recomputed, or None where only the processors can count it."""
+    """An objective over its window: `measure` is recomputed, or None where only the processors can count it.
+
+    `attained` is by the objective's way of counting: the recomputed share where there is one. `window` is its name.
+    """
 
     objective: Objective
+    view: View
+    window: str
     window_ms: int
     measure: Measure | None
+    attained: float | None
     burn: Mapping[str, float]
     streamed: Streamed | None
-
-    @property
-    def attained(self) -> float | None:
-        """The attained share: recomputed where it can be."""
-        if self.measure is not None:
-            return self.measure.attained
-        return self.streamed.attained if self.streamed else None
 
     @property
     def met(self) -> bool | None:
@@ -59,7 +59,9 @@ class Standing:
 
     @property
     def budget_left(self) -> float | None:
-        """The share of the budget that is left."""
+        """The share of the budget that is left: of what has counted so far."""
+        if self.objective.slice_ms is not None:
+            return None if self.attained is None else budget_remaining(self.attained, 1, self.objective.target)
         counted = self.measure or self.streamed
         return budget_remaining(counted.good, counted.total, self.objective.target) if counted else None
 
@@ -87,44 +89,73 @@ class Standing:
             return "alone"
         pairs = ((self.measure.good, self.streamed.good), (self.measure.total, self.streamed.total))
         same = all(math.isclose(a, b, rel_tol=AGREE_WITHIN, abs_tol=0.5) for a, b in pairs)
+        if self.objective.slice_ms is not None:
+            same = same and _close(self.attained, self.streamed.attained)
         return "same" if same else "differs"
+
+
+def _close(one: float | None, other: float | None) -> bool:
+    return one == other if one is None or other is None else math.isclose(one, other, abs_tol=AGREE_WITHIN)
 
 
 def standings(
     reader: Reader, view: View, objectives: Objectives, *, window_ms: int | None = None
 ) -> tuple[Standing, ...]:
-    """Return where each objective stands at the end of the data, over its own window or the one asked for."""
+    """Return where each objective stands at the end of the data, over its own window or a rolling one."""
+    asked = promises(objectives, view)
+    wanted = {promise: _windows(promise.objective, view.as_of_ms, window_ms) for promise in asked}
+    answers = Answers(reader, wanted, within_ms=objectives.start_within_ms)
+    counted = {own: recompute.streamed(reader, own, view.as_of_ms) for own in dict.fromkeys(p.view for p in asked)}
+    return tuple(
+        _standing(promise, answers, _counted_for(promise, objectives, counted[promise.view]), window_ms)
+        for promise in asked
+    )
+
+
+def _windows(objective: Objective, to_ms: int, window_ms: int | None) -> list[Interval]:
+    whole = _window(objective, to_ms, window_ms)
+    return [*windows_of(objective, whole), *(_rolling(to_ms, length) for length in objective.burn_windows_ms)]
+
+
+def _window(objective: Objective, to_ms: int, window_ms: int | None) -> Interval:
+    """Return the window up to now. What happened at the very last moment counts too: it ends just after it."""
+    if window_ms is not None:
+        return _rolling(to_ms, window_ms)
+    return Interval(objective.window.start_ms(to_ms), to_ms + 1)
+
+
+def _rolling(to_ms: int, length_ms: int) -> Interval:
+    """Return a rolling window: it begins at a whole minute, or hour beyond six, as the processors count."""
+    unit_ms = MINUTE_MS if length_ms <= MINUTES_UP_TO_MS else HOUR_MS
+    return Interval((to_ms - length_ms) // unit_ms * unit_ms, to_ms + 1)
+
+
+def _counted_for(promise: Promise, objectives: Objectives, counted: Sequence[Row]) -> list[Row]:
+    """Return what the processors said of this objective, and not of another on the same indicator."""
+    objective, view = promise
+    own = (view.pool, view.team, view.workload)
+    rows = (row for row in counted if row["objective"] == objective.indicator)
+    return [row for row in rows if objectives.promised(objective.indicator, row["cluster"], *own) is objective]
+
+
+def _standing(promise: Promise, answers: Answers, counted: Sequence[Row], window_ms: int | None) -> Standing:
+    objective, view = promise
     to_ms = view.as_of_ms
-    lengths = sorted({length for o in objectives for length in (window_ms or o.window_ms, *o.burn_windows_ms)})
-    # What happened at the very last moment counts too: the windows end just after it.
-    windows = [Interval(_start_ms(to_ms, length), to_ms + 1) for length in lengths]
-    rows = recompute.rows(reader, view, windows, objectives["job_start"].within_ms or 0)
-    measured = {length: rows.measures(index) for index, length in enumerate(lengths)}
-    counted = recompute.streamed(reader, view, to_ms)
-    return tuple(_standing(o, window_ms or o.window_ms, measured, counted) for o in objectives)
-
-
-def _start_ms(now_ms: int, window_ms: int) -> int:
-    """Return where a rolling window begins: at a whole minute, or hour beyond six, as the processors count."""
-    unit_ms = MINUTE_MS if window_ms <= MINUTES_UP_TO_MS else HOUR_MS
-    return (now_ms - window_ms) // unit_ms * unit_ms
-
-
-def _standing(
-    objective: Objective, window_ms: int, measured: Mapping[int, Mapping[str, Measure]], counted: Sequence[Row]
-) -> Standing:
-    streamed = _streamed(objective, window_ms, counted)
-    here = measured[window_ms].get(objective.name)
+    whole = _window(objective, to_ms, window_ms)
+    name = objective.window.name if window_ms is None else iso_duration(window_ms)
+    streamed = _streamed(objective, name, counted)
+    here = answers.measure(promise, whole)
     burn = dict(streamed.burn) if streamed is not None and here is None else {}
     if here is not None:
         for length in objective.burn_windows_ms:
-            part = measured[length][objective.name]
-            burn[iso_duration(length)] = burn_rate(part.bad, part.total, objective.target)
-    return Standing(objective, window_ms, here, burn, streamed)
+            part = answers.measure(promise, _rolling(to_ms, length))
+            burn[iso_duration(length)] = 0.0 if part is None else burn_rate(part.bad, part.total, objective.target)
+    share = streamed.attained if here is None and streamed is not None else answers.attained(promise, whole)
+    return Standing(objective, view, name, window_ms or objective.window_ms, here, share, burn, streamed)
 
 
-def _streamed(objective: Objective, window_ms: int, counted: Sequence[Row]) -> Streamed | None:
-    rows = [r for r in counted if r["objective"] == objective.name and r["window"] == iso_duration(window_ms)]
+def _streamed(objective: Objective, window: str, counted: Sequence[Row]) -> Streamed | None:
+    rows = [row for row in counted if row["window"] == window]
     if not rows:
         return None
     scale = SECOND_MS if objective.of_time else 1
@@ -137,7 +168,7 @@ def _streamed(objective: Objective, window_ms: int, counted: Sequence[Row]) -> S
     return Streamed(
         good=good,
         total=total,
-        attained=attained(good, total),
+        attained=alone["attained"] if alone and objective.slice_ms is not None else attained(good, total),
         burn=alone.get("burn", {}),
         by_class={name: amount for name, amount in by_class.items() if amount},
         bounds=(alone["low"], alone["high"]) if alone.get("low") is not None else None,

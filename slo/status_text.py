@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from faultlens.budget import budget_used_in
 from faultlens.clock import iso
-from faultlens.objectives import Objectives, iso_duration, parse_duration_ms
+from faultlens.objectives import Exclusion, Objective, Objectives, parse_duration_ms
 from slo.budget import bad_time_allowed_ms
 from slo.measure import OVERHEAD
 from slo.recompute import View
@@ -20,6 +21,7 @@ from slo.wording import (
     listed,
     minute,
     percent,
+    printable,
     share_of_budget,
     target_percent,
     whole_hours,
@@ -53,10 +55,28 @@ def _row(standing: Standing) -> tuple[str, ...]:
         WORDS[standing.met],
         percent(standing.attained, digits=digits),
         target_percent(objective.target),
-        duration(standing.window_ms),
+        window_words(standing),
         share_of_budget(left),
         "used up" if left is not None and left <= 0 else lasts,
     )
+
+
+def _ways(objective: Objective) -> Iterator[str]:
+    """What is not as usual with an objective."""
+    if objective.scope.narrow:
+        yield f"of {printable(str(objective.scope))}"
+    if objective.slice_ms is not None:
+        yield f"counted by slices of {duration(objective.slice_ms)} ({objective.method})"
+    for exclusion in objective.exclusions:
+        yield exclusion_words(exclusion)
+
+
+def window_words(standing: Standing) -> str:
+    """Return the window in words: `28 d`, or `this month (Europe/Zurich)`."""
+    window = standing.objective.window
+    if window.calendar is None or standing.window != window.name:
+        return duration(standing.window_ms)
+    return f"this {window.calendar}" + (f" ({window.zone})" if window.zone != "UTC" else "")
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -75,6 +95,7 @@ def _details(standing: Standing) -> Iterator[str]:
     if counted is None or not counted.total:
         return
     digits = digits_for(objective.target)
+    yield from _ways(objective)
     yield f"{_amount(standing, counted.good)} good of {_amount(standing, counted.total)} {UNITS[objective.unit]}"
     allowed = duration(bad_time_allowed_ms(standing.window_ms, objective.target))
     yield f"the budget is worth {allowed} of total outage in {duration(standing.window_ms)}"
@@ -102,6 +123,14 @@ def _amount(standing: Standing, value: float) -> str:
     return whole_hours(round(value)) if standing.objective.of_time else f"{value:,.0f}"
 
 
+def exclusion_words(exclusion: Exclusion) -> str:
+    """Return what an exclusion leaves out, why, and who says so."""
+    of = f" of {listed(list(exclusion.classes))}" if exclusion.classes else ""
+    span = f"{minute(exclusion.from_ms)} to {minute(exclusion.to_ms)}"
+    said = f"{exclusion.name}: {exclusion.reason} (says {exclusion.author})"
+    return f"left out{of}, {span}: {printable(said)}"
+
+
 def _ranked(by_class: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(by_class.items(), key=lambda item: (item[0] == OVERHEAD, -item[1], item[0]))
 
@@ -127,7 +156,11 @@ def _plain(standing: Standing) -> dict[str, Any]:
     lasts = standing.exhausted_in_ms
     return {
         "objective": objective.name,
-        "window": iso_duration(standing.window_ms),
+        "indicator": objective.indicator,
+        "scope": {name: value for name, value in asdict(objective.scope).items() if value},
+        "window": standing.window,
+        "method": objective.method,
+        "excluded": [exclusion.name for exclusion in objective.exclusions],
         "unit": objective.unit,
         "target": objective.target,
         "attained": standing.attained,

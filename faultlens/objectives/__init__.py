@@ -2,14 +2,18 @@
 
 from faultlens.objectives.durations import iso_duration, parse_duration_ms
 from faultlens.objectives.loader import load_objectives
-from faultlens.objectives.model import NeverFires, Objective, Objectives, Tier, Unit
+from faultlens.objectives.model import Exclusion, NeverFires, Objective, Objectives, Scope, Tier, Unit
+from faultlens.objectives.windows import Window
 
 __all__ = [
+    "Exclusion",
     "NeverFires",
     "Objective",
     "Objectives",
+    "Scope",
     "Tier",
     "Unit",
+    "Window",
     "iso_duration",
     "load_objectives",
     "parse_duration_ms",

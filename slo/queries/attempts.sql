@@ -50,6 +50,7 @@ FROM
     WHERE (a.ended_at IS NOT NULL OR v.basis != '')
         AND ({cluster:String} = '' OR if(a.cluster = '', j.cluster, a.cluster) = {cluster:String})
         AND ({team:String} = '' OR j.team = {team:String})
+        AND ({workload:String} = '' OR j.workload = {workload:String})
 )
 ARRAY JOIN
     {froms:Array(Int64)} AS from_ms,

@@ -29,6 +29,7 @@ FROM
             AND hour < fromUnixTimestamp64Milli(arrayMax({tos:Array(Int64)}), 'UTC')
             AND ({cluster:String} = '' OR cluster = {cluster:String})
             AND ({team:String} = '' OR team = {team:String})
+            AND ({workload:String} = '' OR job_id IN (SELECT job_id FROM jobs WHERE workload = {workload:String}))
     )
     ARRAY JOIN
         {froms:Array(Int64)} AS from_ms,

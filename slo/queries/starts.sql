@@ -45,6 +45,7 @@ FROM
     LEFT JOIN (SELECT * FROM attributions_latest WHERE loss = 0) AS v ON a.job_id = v.job_id AND a.attempt = v.attempt
     WHERE ({cluster:String} = '' OR if(a.cluster = '', j.cluster, a.cluster) = {cluster:String})
         AND ({team:String} = '' OR j.team = {team:String})
+        AND ({workload:String} = '' OR j.workload = {workload:String})
 )
 ARRAY JOIN
     {froms:Array(Int64)} AS from_ms,

@@ -9,9 +9,10 @@ from typing import Final
 from faultlens.budget import attained, budget_allowed, budget_remaining
 from faultlens.causes import title_of
 from faultlens.clock import DAY_MS, SECOND_MS
-from faultlens.objectives import Objective, Objectives
+from faultlens.objectives import Objective
 from slo.intervals import Interval, covered_ms, union
 from slo.measure import OVERHEAD, Measure, Row
+from slo.promises import Answers, Promise
 from slo.recompute import Rows
 from slo.report.data import (
     CauseLine,
@@ -35,29 +36,33 @@ Outages = Mapping[str, list[Interval]]
 
 
 def objective_lines(
-    objectives: Objectives,
-    measured: Sequence[Mapping[str, Measure]],
-    rolling: Mapping[int, int],
-    streamed: Mapping[str, Row],
+    asked: Iterable[tuple[Promise, tuple[Interval, Interval, Interval]]], answers: Answers, streamed: Mapping[str, Row]
 ) -> tuple[ObjectiveLine, ...]:
     """Return a line for each objective that was measured, or that the processors counted.
 
-    `measured` holds the period, the one before, and the rolling windows, which `rolling` finds by their length.
+    Each with the period, the one before, and the objective's own window that ends with the period.
     """
     lines = []
-    for objective in objectives:
-        if objective.name in measured[0]:
-            here, before = (m[objective.name] for m in measured[:2])
-            whole = measured[rolling[objective.window_ms]][objective.name]
+    for promise, windows in asked:
+        objective = promise.objective
+        measured = [answers.measure(promise, window) for window in windows]
+        here, before, whole = measured
+        if here is not None and before is not None and whole is not None:
             if whole.total or here.total:
-                lines.append(_line(objective, here, before, whole))
-        elif objective.name in streamed:
-            lines.append(_streamed_line(objective, streamed[objective.name]))
+                lines.append(_line(promise, windows, answers))
+        elif objective.indicator in streamed and not objective.scope.narrow:
+            lines.append(_streamed_line(objective, streamed[objective.indicator]))
     return tuple(lines)
 
 
-def _line(objective: Objective, here: Measure, before: Measure, whole: Measure) -> ObjectiveLine:
+def _line(promise: Promise, windows: tuple[Interval, Interval, Interval], answers: Answers) -> ObjectiveLine:
+    objective = promise.objective
+    here, whole = (answers.measure(promise, window) or Measure() for window in (windows[0], windows[2]))
+    attained_here, before, rolling = (answers.attained(promise, window) for window in windows)
     allowed = budget_allowed(whole.total, objective.target)
+    left = budget_remaining(whole.good, whole.total, objective.target)
+    if objective.slice_ms is not None:
+        left = None if rolling is None else budget_remaining(rolling, 1, objective.target)
     low, high = here.bounds or (None, None)
     return ObjectiveLine(
         name=objective.name,
@@ -67,15 +72,16 @@ def _line(objective: Objective, here: Measure, before: Measure, whole: Measure) 
         unit=objective.unit,
         good=here.good,
         total=here.total,
-        attained=here.attained,
-        before=before.attained,
-        rolling=whole.attained,
-        budget_left=budget_remaining(whole.good, whole.total, objective.target),
-        spent=here.bad / allowed if allowed else None,
+        attained=attained_here,
+        before=before,
+        rolling=rolling,
+        budget_left=left,
+        spent=here.bad / allowed if allowed and objective.slice_ms is None else None,
         by_class=here.by_class,
         low=low,
         high=high,
         also=here.also,
+        excluded=tuple(f"{e.name}: {e.reason} (says {e.author})" for e in objective.exclusions),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from faultlens.objectives import Objectives
 from slo import recompute
 from slo.intervals import Interval
+from slo.promises import Answers, Promise, promises, windows_of
 from slo.queries import Reader, ask
 from slo.recompute import Extent, View
 from slo.report import assemble
@@ -20,12 +21,12 @@ def collect(reader: Reader, view: View, period: Period, objectives: Objectives) 
     earlier = before(period, view.as_of_ms)
     shown = up_to(period, view.as_of_ms)
     here = Interval(shown.from_ms, shown.to_ms)
-    rolling = {length: index for index, length in enumerate(sorted({o.window_ms for o in objectives}), start=2)}
-    windows = [here, earlier, *(Interval(here.to_ms - length, here.to_ms) for length in rolling)]
-    rows = recompute.rows(reader, view, windows, objectives["job_start"].within_ms or 0)
+    asked = promises(objectives, view)
+    wanted = {p: [w for of in _windows(p, here, earlier) for w in windows_of(p.objective, of)] for p in asked}
+    answers = Answers(reader, wanted, within_ms=objectives.start_within_ms, first=(view, (here, earlier)))
+    rows = answers.rows[view]
     failures = _asked(reader, "failures", view, here)
     failures_before = _asked(reader, "failures", view, earlier)
-    measured = [rows.measures(index) for index in range(len(windows))]
     streamed = {row["objective"]: row for row in recompute.streamed(reader, view, here.to_ms)}
     taken_back = _asked(reader, "withdrawn", view, here)[0]
     outages = assemble.outages(_asked(reader, "outages", view, here) if not view.team else [])
@@ -34,7 +35,9 @@ def collect(reader: Reader, view: View, period: Period, objectives: Objectives) 
         period=shown,
         scope=scope_words(view),
         as_of_ms=view.as_of_ms,
-        objectives=assemble.objective_lines(objectives, measured, rolling, streamed),
+        objectives=assemble.objective_lines(
+            [(promise, _windows(promise, here, earlier)) for promise in asked], answers, streamed
+        ),
         causes=assemble.causes(failures, rows.ledger[0] if rows.ledger else []),
         days=assemble.days(failures, here),
         totals=assemble.totals(failures, rows, 0),
@@ -48,6 +51,13 @@ def collect(reader: Reader, view: View, period: Period, objectives: Objectives) 
         never_fire=tuple(str(left) for left in objectives.never_fire),
         nodes_left_out=left_out,
     )
+
+
+def _windows(promise: Promise, here: Interval, earlier: Interval) -> tuple[Interval, Interval, Interval]:
+    """Return the period, the one before, and the objective's own window that ends with the period."""
+    window = promise.objective.window
+    begins_ms = here.to_ms - window.length_ms if window.calendar is None else window.start_ms(here.to_ms - 1)
+    return here, earlier, Interval(begins_ms, here.to_ms)
 
 
 def _asked(reader: Reader, name: str, view: View, window: Interval) -> list[dict[str, Any]]:

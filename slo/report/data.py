@@ -63,6 +63,7 @@ class ObjectiveLine:
     low: float | None = None
     high: float | None = None
     also: tuple[tuple[str, float | None], ...] = ()
+    excluded: tuple[str, ...] = ()
     source: Literal["recomputed", "streamed"] = "recomputed"
 
     @property

@@ -178,7 +178,7 @@ def _sum(one: Bucket, other: Bucket, sign: int = 1) -> Bucket:
 
 def figures(counters: Counters) -> Figures:
     """Return the figures of the whole window, as of when the counters were last `aged`."""
-    return _figures(counters.sums)
+    return figures_of(counters.sums)
 
 
 class Recent:
@@ -215,7 +215,8 @@ def _load(bucket: Bucket) -> tuple[int, int]:
     return bucket[_GOOD] + bad, bad
 
 
-def _figures(sums: Bucket) -> Figures:
+def figures_of(sums: Bucket) -> Figures:
+    """Return the figures of a sum of buckets."""
     parts = sums or NOTHING
     by_cause = dict(zip(BAD, parts[_FIRST_BAD:_ASSUMED_BAD], strict=True))
     return Figures(

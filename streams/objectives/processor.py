@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, cast
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from faultlens import topics
 from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.internal import Sample, UseSample
-from faultlens.objectives import Objectives
+from faultlens.objectives import Objective, Objectives
 from streams.context import Context
 from streams.objectives import fleet
 from streams.objectives.counters import MINUTES_KEPT_MS, Counters, aged, counted
@@ -41,14 +42,14 @@ class ObjectivesProcessor:
 
     def __init__(self, objectives: Objectives, *, every_ms: int = EVERY_MS) -> None:
         """`every_ms`: how often a change may be written; nobody is paged on a recording, which can do with less."""
-        self._objectives = objectives
         self._every_ms = every_ms
+        self._promised = lru_cache(maxsize=4_096)(objectives.promised)
 
     def key_of(self, event: Event) -> str | None:
         """Return the key of the sample's objective and scope; None for an objective that nobody promised."""
         data = event.data
         if isinstance(data, Sample):
-            return sample_key(data) if data.objective in self._objectives else None
+            return sample_key(data) if self._objective(data) is not None else None
         return sample_key(data) if isinstance(data, UseSample) else None
 
     def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
@@ -59,11 +60,11 @@ class ObjectivesProcessor:
             hours = fleet.used(hours, data, now_ms)
             return Effects(hours, wake_ms=fleet.due_ms(hours, now_ms))
         sample = cast("Sample", data)
-        objective = self._objectives[sample.objective]
+        objective = cast("Objective", self._objective(sample))
         counters = cast("Counters | None", state) or Counters(
             sample.objective, sample.cluster, sample.pool, sample.team, sample.workload
         )
-        counters = counted(counters, sample, now_ms, objective.window_ms)
+        counters = counted(counters, sample, now_ms, objective.window.reach_ms)
         return Effects(counters, wake_ms=self._wake_ms(counters, now_ms))
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
@@ -84,10 +85,16 @@ class ObjectivesProcessor:
             return Effects(hours, emits)
         return self._written(key, cast("Counters", state), now_ms)
 
+    def _objective(self, of: Sample | Counters) -> Objective | None:
+        """Return what is promised of an indicator in a place; None: nothing (any more)."""
+        return self._promised(of.objective, of.cluster, of.pool or "", of.team or "", of.workload or "")
+
     def _written(self, key: str, counters: Counters, now_ms: int) -> Effects:
         """Return the status if it differs from the one before."""
-        objective = self._objectives[counters.objective]
-        counters = aged(counters, now_ms, objective.window_ms)
+        objective = self._objective(counters)
+        if objective is None:
+            return Effects(None)
+        counters = aged(counters, now_ms, objective.window.reach_ms)
         status = status_of(counters, objective, now_ms)
         said, emits = fingerprint(encode(status).decode()), []
         if said != counters.said:

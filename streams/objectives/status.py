@@ -9,10 +9,9 @@ from faultlens.budget import attained, budget_remaining, burn_rate
 from faultlens.clock import DAY_MS, HOUR_MS, SECOND_MS
 from faultlens.events import Bounds, SloScope, SloStatus
 from faultlens.objectives import Objective, iso_duration
+from streams.objectives.considered import by_slice, figures_since, without
 from streams.objectives.counters import Counters, Figures, Recent, figures, window_start_ms
 
-# Objectives of time: kept in whole milliseconds, told in seconds.
-OF_TIME: Final = frozenset({"node_availability", "gpu_availability", "goodput", "serving_capacity", "coverage"})
 # Burn rates are told for these windows whatever an objective's tiers are.
 ALWAYS_MS: Final = (HOUR_MS, 6 * HOUR_MS, DAY_MS, 3 * DAY_MS)
 
@@ -28,21 +27,28 @@ def burn_windows_ms(objective: Objective) -> tuple[int, ...]:
 
 def status_of(counters: Counters, objective: Objective, now_ms: int) -> SloStatus:
     """Return where the objective stands in the counters' scope at `now_ms`."""
-    whole = figures(counters)
-    unit = SECOND_MS if objective.name in OF_TIME else 1
+    kept = without(counters, objective.exclusions)
+    start_ms = objective.window.start_ms(now_ms)
+    whole = figures(kept) if objective.simple else figures_since(kept, start_ms)
+    share = attained(whole.good, whole.total)
+    left = budget_remaining(whole.good, whole.total, objective.target)
+    if objective.slice_ms is not None:
+        share = objective.attained(by_slice(kept, start_ms, objective.slice_ms))
+        left = None if share is None else budget_remaining(share, 1, objective.target)
+    unit = SECOND_MS if objective.of_time else 1
     return SloStatus(
         objective=counters.objective,  # type: ignore[arg-type] # checked by who looked it up
         scope=SloScope(counters.cluster, counters.pool, counters.team, counters.workload),
-        window=_name(objective.window_ms),
+        window=objective.window.name,
         unit=objective.unit,
         good=whole.good / unit,
         total=whole.total / unit,
-        attained=attained(whole.good, whole.total),
+        attained=share,
         target=objective.target,
-        budget_remaining=budget_remaining(whole.good, whole.total, objective.target),
-        burn=burns(counters, objective, now_ms),
+        budget_remaining=left,
+        burn=burns(kept, objective, now_ms),
         by_cause={name: amount / unit for name, amount in whole.by_cause.items()},
-        bounds=bounds_of(whole),
+        bounds=bounds_of(whole) if objective.slice_ms is None else None,
     )
 
 
@@ -55,7 +61,7 @@ def burns(counters: Counters, objective: Objective, now_ms: int) -> dict[str, fl
     """
     windows = burn_windows_ms(objective)
     recent = Recent(counters, window_start_ms(now_ms, windows[-1]))
-    per_hour = _told_per_hour(recent, now_ms) if objective.name in OF_TIME else 0
+    per_hour = _told_per_hour(recent, now_ms) if objective.of_time else 0
     rates = {}
     for window_ms in windows:
         total, bad = recent.since(window_start_ms(now_ms, window_ms))

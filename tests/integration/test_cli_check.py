@@ -40,7 +40,7 @@ def test_each_wrong_part_is_told_with_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     objectives = tmp_path / "objectives.yaml"
-    objectives.write_text("version: x\nobjectives:\n  job_succes: {}\n")
+    objectives.write_text("apiVersion: openslo/v1\nmetadata: {name: x}\nkind: SLOW\n")
     monkeypatch.setenv("FAULTLENS_BROKERS", "kafka")
     monkeypatch.setenv("FAULTLENS_STROE", "x")
     assert called("check", "--objectives", str(objectives), "--store", "clickhouse://me:hunter2@db") == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faultlens.cli import main
-from faultlens.objectives import load_objectives
+from faultlens.objectives import Objectives, load_objectives
 from faultlens.store import open_store
 from slo.recompute import extent
 from slo.report.collect import view_of
@@ -25,30 +25,79 @@ def called(*arguments: str) -> None:
         assert not ended.code  # noqa: PT017 - the program always ends its process
 
 
-def stands(store: Path) -> dict[str, Standing]:
+# Every way to count that is not the shipped one: a calendar in a zone, slices, times and classes that do not count.
+SITE = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: node-availability}
+spec:
+  description: Nodes are up in nine hours of ten.
+  service: fleet
+  indicatorRef: node-availability
+  timeWindow: [{duration: 28d}]
+  budgetingMethod: Timeslices
+  objectives: [{target: 0.9, timeSliceTarget: 0.99, timeSliceWindow: 1h}]
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: gpu-availability}
+spec:
+  description: GPUs are up this week, as Kolkata has it.
+  service: fleet
+  indicatorRef: gpu-availability
+  timeWindow: [{duration: 1w, isRolling: false, calendar: {startTime: "2026-01-05 00:00:00", timeZone: Asia/Kolkata}}]
+  objectives: [{target: 0.99}]
+  alertPolicies: [{alertPolicyRef: page-slow}]
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: research, labels: {team: TEAM}}
+spec:
+  description: One team's jobs, by the mean of two-hour slices.
+  service: fleet
+  indicatorRef: job-success
+  timeWindow:
+    - {duration: 1M, isRolling: false, calendar: {startTime: "2026-01-01 00:00:00", timeZone: America/Los_Angeles}}
+  budgetingMethod: RatioTimeslices
+  objectives: [{target: 0.9, timeSliceWindow: 2h}]
+---
+apiVersion: faultlens/v1
+kind: Exclusion
+metadata: {name: INC-1}
+spec: {from: "2026-11-30T04:00:00Z", to: "2026-11-30T09:00:00Z", reason: the power went, author: ann}
+---
+apiVersion: faultlens/v1
+kind: Exclusion
+metadata: {name: INC-2}
+spec:
+  from: "2026-11-30T12:00:00Z"
+  to: "2026-11-30T20:00:00Z"
+  reason: a switch was changed
+  author: ann
+  classes: [hardware, platform]
+  objectives: [job-success, node-availability, gpu-availability]
+"""
+
+
+def stands(store: Path, objectives: Objectives) -> dict[str, Standing]:
     with open_store(str(store)) as opened:
         known = extent(opened)
         assert known is not None
-        return {found.objective.name: found for found in standings(opened, view_of(known), load_objectives())}
+        return {found.objective.name: found for found in standings(opened, view_of(known), objectives)}
 
 
-@pytest.mark.parametrize("seed", [3, 11])
-def test_a_simulated_fleet_gives_the_same_figures_both_ways(seed: int, tmp_path: Path) -> None:
-    shape = (
-        "--nodes",
-        "6",
-        "--days",
-        "1",
-        "--interval-s",
-        "3600",
-        "--seed",
-        str(seed),
-        "--out",
-        str(tmp_path / "fleet"),
-    )
-    called("simulate", *shape, "--json")
-    called("replay", str(tmp_path / "fleet" / "events.jsonl.zst"), "--store", str(tmp_path / "store"), "--json")
-    found = stands(tmp_path / "store")
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the events of a small simulated fleet."""
+    out = tmp_path_factory.mktemp("fleet")
+    shape = ("--nodes", "6", "--days", "1", "--interval-s", "3600", "--seed", "11")
+    called("simulate", *shape, "--json", "--out", str(out))
+    return out / "events.jsonl.zst"
+
+
+def test_a_simulated_fleet_gives_the_same_figures_both_ways(fleet: Path, tmp_path: Path) -> None:
+    called("replay", str(fleet), "--store", str(tmp_path / "store"), "--json")
+    found = stands(tmp_path / "store", load_objectives())
     for name in RECOMPUTED:
         counted, streamed = found[name].measure, found[name].streamed
         assert counted is not None
@@ -62,3 +111,21 @@ def test_a_simulated_fleet_gives_the_same_figures_both_ways(seed: int, tmp_path:
             assert {k: pytest.approx(v, rel=1e-6, abs=2) for k, v in streamed.by_class.items()} == counted.by_class
         if counted.bounds is not None and streamed.bounds is not None:
             assert counted.bounds == pytest.approx(streamed.bounds)
+
+
+def test_calendars_slices_and_exclusions_are_counted_the_same_both_ways(fleet: Path, tmp_path: Path) -> None:
+    (site := tmp_path / "site.yaml").write_text(SITE.replace("TEAM", "vision"))
+    kept = ("--store", str(tmp_path / "store"), "--objectives", str(site))
+    called("replay", str(fleet), *kept, "--json")
+    found, usual = (stands(tmp_path / "store", load_objectives(path)) for path in (site, None))
+    for name in ("node_availability", "gpu_availability", "job_start", "job_success", "research"):
+        standing = found[name]
+        assert standing.agreement == "same", (standing.measure, standing.attained, standing.streamed)
+        assert standing.measure is not None
+        assert standing.measure.total > 0
+    whole, part = usual["job_success"].measure, found["job_success"].measure
+    assert whole is not None
+    assert part is not None
+    assert 0 < part.total < whole.total
+    assert found["node_availability"].attained != usual["node_availability"].attained
+    assert found["gpu_availability"].window == "P1W"

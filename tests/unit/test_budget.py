@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultlens.budget import (
+    Slice,
     attained,
     budget_allowed,
     budget_remaining,
@@ -15,17 +16,13 @@ from faultlens.budget import (
     burn_rate,
     highest_burn,
     lowest_target_that_fires,
-    time_to_exhaustion_ms,
-)
-from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from slo.budget import (
-    Slice,
-    bad_counts_that_warn,
-    bad_time_allowed_ms,
     occurrences,
     ratio_time_slices,
     time_slices,
+    time_to_exhaustion_ms,
 )
+from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from slo.budget import bad_counts_that_warn, bad_time_allowed_ms
 
 SHARES_AND_WINDOWS = [(0.02, HOUR_MS), (0.05, 6 * HOUR_MS), (0.10, 24 * HOUR_MS), (0.10, 3 * DAY_MS)]
 

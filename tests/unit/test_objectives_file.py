@@ -6,25 +6,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from faultlens.budget import Slice
+from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, iso, parse_moment
 from faultlens.errors import ConfigurationError
-from faultlens.objectives import Objective, iso_duration, load_objectives, parse_duration_ms
+from faultlens.objectives import Objective, Window, iso_duration, load_objectives, parse_duration_ms
 
 JOB_SUCCESS = """\
-version: site-1
-objectives:
-  job_success:
-    title: Job success
-    promise: Attempts succeed.
-    target: 0.93
-    unit: attempts
+apiVersion: openslo/v1
+kind: SLO
+metadata:
+  name: job-success
+  displayName: Job success
+spec:
+  description: Attempts succeed.
+  service: gpu-fleet
+  indicatorRef: job_success
+  timeWindow: [{duration: 28d}]
+  budgetingMethod: Occurrences
+  objectives: [{target: 0.93}]
+  alertPolicies: [{alertPolicyRef: page-fast}, {alertPolicyRef: page-slow}]
 """
+EXCLUSION = """\
+---
+apiVersion: faultlens/v1
+kind: Exclusion
+metadata: {name: INC-7}
+spec:
+  from: 2026-11-20T10:00:00+01:00
+  to: 2026-11-20T12:00:00Z
+  reason: the site lost its power
+  author: ann
+  classes: [platform]
+"""
+MONTHLY = "[{duration: 1M, isRolling: false, calendar: {startTime: '2026-01-01 00:00:00', timeZone: Europe/Zurich}}]"
 
 
 def site_file(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "objectives.yaml"
     path.write_text(text)
     return path
+
+
+def loaded(tmp_path: Path, *changes: tuple[str, str], more: str = "") -> Objective:
+    text = JOB_SUCCESS
+    for change in changes:
+        text = text.replace(*change)
+    return load_objectives(site_file(tmp_path, text + more))["job_success"]
 
 
 def tier_names(objective: Objective) -> list[str]:
@@ -42,12 +69,13 @@ def test_the_shipped_targets_are_those_of_the_contract() -> None:
         "serving_capacity": 0.999,
         "coverage": 0.999,
     }
-    assert {objective.window_ms for objective in load_objectives()} == {28 * DAY_MS}
+    assert {objective.window for objective in load_objectives()} == {Window(28 * DAY_MS)}
+    assert all(objective.name == objective.indicator for objective in load_objectives())
 
 
 def test_job_start_has_ten_minutes_and_a_pending_limit_of_thirty() -> None:
-    job_start = load_objectives()["job_start"]
-    assert (job_start.within_ms, job_start.pending_limit_ms) == (10 * MINUTE_MS, 30 * MINUTE_MS)
+    objectives = load_objectives()
+    assert (objectives.start_within_ms, objectives.start_pending_limit_ms) == (10 * MINUTE_MS, 30 * MINUTE_MS)
 
 
 def test_the_shipped_factors_over_28_days_are_those_that_sloth_computes() -> None:
@@ -71,51 +99,147 @@ def test_a_site_changes_one_objective_and_keeps_the_others(tmp_path: Path) -> No
     objectives = load_objectives(site_file(tmp_path, JOB_SUCCESS))
     assert objectives["job_success"].target == 0.93
     assert objectives["job_start"].target == 0.99
-    assert objectives.version.endswith("+site-1")
+    assert objectives.version != load_objectives().version
+
+
+def test_of_a_folder_every_file_is_read(tmp_path: Path) -> None:
+    site_file(tmp_path, JOB_SUCCESS)
+    own = JOB_SUCCESS.replace("name: job-success", "name: nlp\n  labels: {team: nlp}").replace("0.93", "0.97")
+    (tmp_path / "nlp.yml").write_text(own)
+    objectives = load_objectives(tmp_path)
+    assert (objectives["job_success"].target, objectives["nlp"].target) == (0.93, 0.97)
+    assert objectives.promised("job_success", "c1", team="nlp") is objectives["nlp"]
+    assert objectives.promised("job_success", "c1") is objectives["job_success"]
+    assert objectives.promised("job_success", "c1", workload="batch") is objectives["job_success"]
 
 
 def test_over_30_days_a_target_of_93_percent_cannot_trip_the_page_at_14_4(tmp_path: Path) -> None:
-    objectives = load_objectives(site_file(tmp_path, "period: 30d\n" + JOB_SUCCESS))
-    assert "page_fast" not in tier_names(objectives["job_success"])
-    at_limit = JOB_SUCCESS.replace("0.93", "0.9306")
-    assert "page_fast" in tier_names(load_objectives(site_file(tmp_path, "period: 30d\n" + at_limit))["job_success"])
+    thirty = ("28d", "30d")
+    assert tier_names(loaded(tmp_path, thirty)) == ["page_slow"]
+    assert tier_names(loaded(tmp_path, thirty, ("0.93", "0.9306"))) == ["page_fast", "page_slow"]
+
+
+def test_an_objective_of_which_no_tier_can_fire_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"objectives.yaml:13: no alert policy of it can ever fire .* 82\.14"):
+        loaded(tmp_path, ("0.93", "0.8"))
+
+
+def test_an_exclusion_says_which_time_does_not_count_why_and_who_says_so(tmp_path: Path) -> None:
+    (excluded,) = loaded(tmp_path, more=EXCLUSION).exclusions
+    assert (iso(excluded.from_ms), excluded.to_ms - excluded.from_ms) == ("2026-11-20T09:00:00.000Z", 3 * HOUR_MS)
+    assert (excluded.name, excluded.author, excluded.classes) == ("INC-7", "ann", ("platform",))
+
+
+def test_a_month_of_the_calendar_begins_at_midnight_of_its_zone(tmp_path: Path) -> None:
+    window = loaded(tmp_path, ("[{duration: 28d}]", MONTHLY)).window
+    assert (window.name, window.length_ms) == ("P1M", 30 * DAY_MS)
+    for now, start in (
+        ("2026-11-15T12:00:00Z", "2026-10-31T23:00:00.000Z"),
+        ("2026-10-31T22:59:59Z", "2026-09-30T22:00:00.000Z"),
+        ("2026-10-31T23:00:00Z", "2026-10-31T23:00:00.000Z"),
+    ):
+        assert iso(window.start_ms(parse_moment(now))) == start
+
+
+@given(
+    st.integers(min_value=0, max_value=4_000_000_000_000),
+    st.sampled_from(["UTC", "Europe/Zurich", "Asia/Kolkata", "Pacific/Auckland", "America/Los_Angeles"]),
+    st.sampled_from(["week", "month"]),
+)
+def test_a_calendars_window_holds_now_and_is_never_longer_than_what_is_kept(now_ms: int, zone: str, unit: str) -> None:
+    window = Window(7 * DAY_MS, "week" if unit == "week" else "month", zone)
+    start_ms = window.start_ms(now_ms)
+    assert start_ms <= now_ms
+    assert now_ms - start_ms <= window.reach_ms + HOUR_MS
+    assert start_ms % HOUR_MS == 0
+    assert window.start_ms(start_ms) == start_ms
+
+
+SLICED = "budgetingMethod: Timeslices"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "words"),
+    [
+        ((("0.93", "1.0"),), 12, "less than 1"),
+        ((("0.93", "93"),), 12, "less than 1"),
+        ((("indicatorRef: job_success", "indicatorRef: luck"),), 7, "no indicator 'luck'"),
+        ((("name: job-success", "name: job_success"),), 4, "pattern"),
+        ((("displayName", "dispalyName"),), 5, "dispalyName"),
+        ((("openslo/v1", "openslo/v3"),), 2, "openslo/v1 SLO"),
+        ((("kind: SLO", "kind: Promise"),), 2, "openslo/v1 SLO"),
+        ((("indicatorRef: job_success", "indicatorRef: job_start"),), 1, "faultlens/within"),
+        ((("  displayName: Job success", "  annotations: {faultlens/within: 10m}"),), 1, "belong to job_start alone"),
+        ((("  displayName: Job success", "  labels: {pool: a}"),), 1, "jobs are in no pool"),
+        ((("  displayName: Job success", "  labels: {team: a, workload: batch}"),), 5, "keep one of them"),
+        ((("page-fast", "page-never"),), 13, "no alert policy 'page-never'"),
+        ((("28d", "2d"), ("page-slow", "ticket-slow")), 10, "longer than that of alert policy ticket-slow"),
+        ((("28d", "soon"),), 10, "not a duration: 'soon'"),
+        ((("28d", "200d"),), 10, "at most 100 days"),
+        ((("[{duration: 28d}]", MONTHLY.replace("Zurich", "Zürich")),), 10, "no time zone"),
+        ((("[{duration: 28d}]", MONTHLY.replace("01-01", "01-02")),), 10, "first day"),
+        ((("[{duration: 28d}]", MONTHLY.replace("1M", "28d")),), 10, "1w or 1M"),
+        ((("budgetingMethod: Occurrences", SLICED),), 7, "timeSliceWindow of whole hours"),
+        (
+            (("budgetingMethod: Occurrences", SLICED), ("target: 0.93", "target: 0.93, timeSliceWindow: 1h")),
+            7,
+            "timeSliceTarget belongs to Timeslices",
+        ),
+        ((("target: 0.93", "target: 0.93, timeSliceTarget: 0.9"),), 7, "not counted by slices"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_line(
+    tmp_path: Path, changes: tuple[tuple[str, str], ...], line: int, words: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(tmp_path, *changes)
+    assert str(caught.value).startswith(f"{tmp_path / 'objectives.yaml'}:{line}: ")
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("change", "line", "words"),
     [
-        (("0.93", "1.0"), 6, "less than 1"),
-        (("0.93", "93"), 6, "less than 1"),
-        (("unit: attempts", "unit: percent"), 7, "node_seconds"),
-        (("job_success:", "job_sucess:"), 4, "job_success"),
-        (("title: Job", "tittle: Job"), 4, "tittle"),
-        (("job_success:", "job_start:"), 4, "needs `within` and `pending_limit`"),
-        (("target: 0.93", "target: 0.93\n    within: 10m"), 4, "belong to job_start alone"),
-        (("version: site-1", "version: site-1\nperiod: 3d"), 2, "longer than the longest window"),
-        (("target: 0.93", "target: 0.93\n    period: 1d"), 7, "longer than the longest window"),
-        (("version: site-1", "version: site-1\nperiod: soon"), 2, "not a duration: 'soon'"),
+        (("10:00:00+01:00", "10:30:00+01:00"), 19, "whole hours"),
+        (("2026-11-20T12", "2026-11-20T08"), 19, "must be after"),
+        (("author: ann", "author: ''"), 22, "at least 1 character"),
+        (("[platform]", "[gremlins]"), 19, "no class 'gremlins'"),
+        (("author: ann", "author: ann\n  objectives: [luck]"), 23, "no objective 'luck'"),
     ],
 )
-def test_what_is_wrong_is_named_with_file_and_line(
+def test_what_is_wrong_with_an_exclusion_is_named_too(
     tmp_path: Path, change: tuple[str, str], line: int, words: str
 ) -> None:
-    path = site_file(tmp_path, JOB_SUCCESS.replace(*change))
     with pytest.raises(ConfigurationError) as caught:
-        load_objectives(path)
-    assert str(caught.value).startswith(f"{path}:{line}: ")
+        loaded(tmp_path, more=EXCLUSION.replace(*change))
+    assert str(caught.value).startswith(f"{tmp_path / 'objectives.yaml'}:{line}: ")
     assert words in str(caught.value)
 
 
-def test_two_tiers_of_one_name_are_refused(tmp_path: Path) -> None:
-    tier = "  - {name: a, severity: page, long: 1h, short: 5m, budget_share: 0.02}\n"
-    path = site_file(tmp_path, JOB_SUCCESS + "tiers:\n" + tier + tier)
-    with pytest.raises(ConfigurationError, match="tier 'a' is given twice"):
-        load_objectives(path)
+def test_two_documents_of_one_name_and_two_exclusions_of_one_time_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="SLO 'job-success' is given twice"):
+        loaded(tmp_path, more="---\n" + JOB_SUCCESS)
+    with pytest.raises(ConfigurationError, match="overlaps exclusion 'INC-7' of job-success"):
+        loaded(tmp_path, more=EXCLUSION + EXCLUSION.replace("INC-7", "INC-8").replace("T10", "T11"))
 
 
-def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_without_documents_are_configuration_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load_objectives(tmp_path / "none.yaml")
+    with pytest.raises(ConfigurationError, match=r"no \.yaml files"):
+        load_objectives(tmp_path)
+
+
+def test_the_three_ways_to_count_differ_as_openslo_says(tmp_path: Path) -> None:
+    """One slice of a busy hour that is half good, three of quiet ones that are wholly good."""
+    counted = [Slice(50, 100), Slice(10, 10), Slice(10, 10), Slice(10, 10), Slice(0, 0)]
+    sliced = ("budgetingMethod: Occurrences", SLICED)
+    by_time = loaded(tmp_path, sliced, ("0.93}", "0.93, timeSliceWindow: 1h, timeSliceTarget: 0.9}"))
+    by_ratio = loaded(tmp_path, ("Occurrences", "RatioTimeslices"), ("0.93}", "0.93, timeSliceWindow: 1h}"))
+    assert loaded(tmp_path).attained(counted) == 80 / 130
+    assert by_time.attained(counted) == 3 / 4
+    assert by_ratio.attained(counted) == 3.5 / 4
+    assert by_ratio.attained([]) is None
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ VIEW = View(NOW_MS, "c1")
 def standing(name: str = "job_success", *, good: int = 990, total: int = 1000, **burn: float) -> Standing:
     measure = Measure(good, total, {"hardware": total - good} if total > good else {}, bounds=(0.98, 0.995))
     rates = {window.replace("_", ""): rate for window, rate in burn.items()}
-    return Standing(OBJECTIVES[name], 28 * DAY_MS, measure, rates, None)
+    return Standing(OBJECTIVES[name], VIEW, "P28D", 28 * DAY_MS, measure, measure.attained, rates, None)
 
 
 def streamed(good: float, total: float) -> Streamed:
@@ -101,8 +101,8 @@ def test_windows_begin_where_the_processors_begin_them_and_end_with_the_last_mom
     froms, tos = (reader.asked[0][name] for name in ("froms", "tos"))
     assert isinstance(froms, list)
     assert tos == [NOW_MS + 1] * len(froms)
-    assert froms[0] == (NOW_MS - 5 * MINUTE_MS) // MINUTE_MS * MINUTE_MS
-    assert froms[-1] == (NOW_MS - 28 * DAY_MS) // HOUR_MS * HOUR_MS
+    assert max(froms) == (NOW_MS - 5 * MINUTE_MS) // MINUTE_MS * MINUTE_MS
+    assert min(froms) == (NOW_MS - 28 * DAY_MS) // HOUR_MS * HOUR_MS
 
 
 def test_of_a_pool_only_nodes_are_asked_and_of_a_team_only_jobs() -> None:
@@ -116,6 +116,7 @@ def test_of_a_pool_only_nodes_are_asked_and_of_a_team_only_jobs() -> None:
 def test_what_only_the_processors_count_is_taken_from_their_last_status() -> None:
     row = {
         "objective": "coverage",
+        "cluster": "c1",
         "window": "P28D",
         "good": 999.0,
         "total": 1000.0,

@@ -1,0 +1,74 @@
+"""`faultlens objectives`: what is promised, and whether a site's own documents are right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from faultlens.cli_options import ObjectivesOption, promised
+from faultlens.errors import ConfigurationError, UsageError
+from slo.objectives_text import as_plain, details, listing
+from slo.wording import many, printable
+
+EXIT_BAD: Final = 1
+_LINE: Final = 2_000
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@app.callback()
+def _objectives() -> None:
+    """Say what is promised, and whether a site's own documents are right."""
+
+
+@app.command(name="list")
+def list_(*, objectives: ObjectivesOption = None, as_json: JsonOption = False) -> None:
+    """List the objectives: of what, target, window, how they are counted, and at which burn rates they warn."""
+    promise = promised(objectives)
+    typer.echo(json.dumps(as_plain(tuple(promise)), indent=2) if as_json else listing(promise))
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As `faultlens objectives list` names it.")],
+    *,
+    objectives: ObjectivesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one objective: budget, tiers with their factors, what is left out and by whom."""
+    promise = promised(objectives)
+    known = name.replace("-", "_")
+    if known not in promise:
+        raise UsageError(f"no objective {name!r} (known: {', '.join(objective.name for objective in promise)})")
+    typer.echo(json.dumps(as_plain([promise[known]])[0], indent=2) if as_json else details(promise[known]))
+
+
+@app.command()
+def check(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="A file or folder; without it what the settings name.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a site's own documents, with the shipped ones below them. Ends with 1 if something is wrong."""
+    try:
+        promise = promised(path)
+    except ConfigurationError as error:
+        problems = str(error).splitlines()
+        typer.echo(json.dumps({"problems": problems}) if as_json else _problems(problems))
+        raise typer.Exit(EXIT_BAD) from None
+    left_out = [str(tier) for tier in promise.never_fire]
+    if as_json:
+        typer.echo(json.dumps({"problems": [], "version": promise.version, "never_fire": left_out}))
+        return
+    count = many(len(promise.by_name), "objective")
+    typer.echo("\n".join([f"{count} are right, version {promise.version}", *left_out]))
+
+
+def _problems(problems: list[str]) -> str:
+    return "\n".join(printable(problem, limit=_LINE) for problem in problems)
