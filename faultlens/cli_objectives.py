@@ -10,6 +10,7 @@ import typer
 
 from faultlens.cli_options import ObjectivesOption, promised
 from faultlens.errors import ConfigurationError, UsageError
+from slo.alerts import DEFAULT_URL, rules_text
 from slo.objectives_text import as_plain, details, listing
 from slo.wording import many, printable
 
@@ -68,6 +69,18 @@ def check(
         return
     count = many(len(promise.by_name), "objective")
     typer.echo("\n".join([f"{count} are right, version {promise.version}", *left_out]))
+
+
+@app.command()
+def alerts(
+    *,
+    objectives: ObjectivesOption = None,
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="Where the status page is, which alerts link to.")
+    ] = DEFAULT_URL,
+) -> None:
+    """Print burn-rate rules for Prometheus, on the gauges that `faultlens sink --metrics` shows."""
+    typer.echo(rules_text(promised(objectives), url.rstrip("/")), nl=False)
 
 
 def _problems(problems: list[str]) -> str:

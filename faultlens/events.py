@@ -563,7 +563,7 @@ class Bounds(Data, frozen=True):
 
 
 class SloStatus(Data, frozen=True):
-    """Where an objective stands. `by_cause` adds up to total - good."""
+    """Where an objective stands. `by_cause` adds up to total - good; `bad`: how much of it was within each window."""
 
     objective: Objective
     scope: SloScope
@@ -577,6 +577,7 @@ class SloStatus(Data, frozen=True):
     burn: dict[str, float]
     by_cause: dict[str, float]
     bounds: Bounds | None = None
+    bad: dict[str, float] = {}
 
 
 class JobFinding(Data, frozen=True):

@@ -19,6 +19,7 @@ Scope = tuple[str, str, str, str, str, str]
 BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 # Objectives by scopes of a large installation; what is beyond is not shown, and the store has it.
 MAX_STANDINGS: Final = 5_000
+MAX_CULPRITS: Final = 1_000
 
 
 class Durations:
@@ -88,6 +89,7 @@ class RoleMeters:
     sent: Counter[str] = field(default_factory=Counter)  # by topic
     dead: Counter[tuple[str, str]] = field(default_factory=Counter)  # by topic and reason
     verdicts: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # by class, basis and status
+    culprits: Counter[tuple[str, str]] = field(default_factory=Counter)  # final verdicts by cluster and node
     committing: Durations = field(default_factory=Durations)  # a batch's transaction
     verdict_latency: Durations = field(default_factory=Durations)
     state_keys: dict[int, int] = field(default_factory=dict)  # by lane
@@ -101,8 +103,18 @@ class RoleMeters:
         data = event.data
         if isinstance(data, JobAttributed):
             self.verdicts[(data.cause.cause_class, data.basis, data.status)] += 1
+            self._blame(data)
             if data.status == "provisional" and data.revision == 1:
                 self.verdict_latency.observe((now_ms - ms_of(data.ended_at)) / SECOND_MS)
+
+    def _blame(self, data: JobAttributed) -> None:
+        """Count a final verdict for the node it names. Of more nodes than can be shown, those that came first are."""
+        node = data.culprit.node
+        if node is None or data.status != "final" or data.cause.cause_class not in ("hardware", "driver"):
+            return
+        key = (data.cluster, node)
+        if key in self.culprits or len(self.culprits) < MAX_CULPRITS:
+            self.culprits[key] += 1
 
     def drop_lane(self, lane: int) -> None:
         """Forget the state of a lane that is not ours any more."""

@@ -74,6 +74,12 @@ class RoleMetrics:
         yield _counter(
             "faultlens_verdicts", "Verdicts given.", ("class", "basis", "status"), dict(list(meters.verdicts.items()))
         )
+        yield _counter(
+            "faultlens_culprit_failures",
+            "Failures first charged to a node's hardware or driver.",
+            ("cluster", "node"),
+            dict(list(meters.culprits.items())),
+        )
         yield _counter("faultlens_retries", "Attempts that were repeated.", ("role",), {(role,): meters.retries})
         yield _histogram("faultlens_commit_seconds", "Committing a batch.", meters.committing, {"role": role})
         if role == "job":
@@ -124,6 +130,10 @@ def _standings(standings: Standings) -> Iterator[Metric]:
         yield _gauge(f"faultlens_slo_{name}_ratio", text, values, _SCOPE)
     burn: Values = {(*scope, over): rate for scope, status in told for over, rate in status.burn.items()}
     yield _gauge("faultlens_slo_burn_rate", "1 uses the budget up in its window.", burn, (*_SCOPE, "over"))
+    bad: Values = {(*scope, over): status.bad.get(over, 0.0) for scope, status in told for over in status.burn}
+    yield _gauge("faultlens_slo_bad", "What was bad over a window.", bad, (*_SCOPE, "over"))
+    charged: Values = {(*scope, name): amount for scope, status in told for name, amount in status.by_cause.items()}
+    yield _gauge("faultlens_slo_bad_by_class", "What was bad, by whom it is charged to.", charged, (*_SCOPE, "class"))
 
 
 def _by(role: str, counts: Mapping[str, int]) -> Values:

@@ -26,6 +26,8 @@ _CALENDARS: Final = {"1w": "week", "1M": "month"}
 Duration = Annotated[int, BeforeValidator(lambda value: parse_duration_ms(str(value)))]
 # As Kubernetes names things.
 DocumentName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+# What names of clusters, pools and teams are made of; it stands in alert rules, where quotes would end it.
+ScopeName = Annotated[str, Field(pattern=r"^[\w./:@ -]{0,200}$")]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -36,10 +38,10 @@ class _Strict(BaseModel):
 class ScopeLabels(_Strict):
     """Which part of the fleet an objective is about, as labels."""
 
-    cluster: str = ""
-    pool: str = ""
-    team: str = ""
-    workload: str = ""
+    cluster: ScopeName = ""
+    pool: ScopeName = ""
+    team: ScopeName = ""
+    workload: ScopeName = ""
 
     @model_validator(mode="after")
     def _one_part(self) -> ScopeLabels:

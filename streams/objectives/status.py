@@ -36,6 +36,7 @@ def status_of(counters: Counters, objective: Objective, now_ms: int) -> SloStatu
         share = objective.attained(by_slice(kept, start_ms, objective.slice_ms))
         left = None if share is None else budget_remaining(share, 1, objective.target)
     unit = SECOND_MS if objective.of_time else 1
+    rates, bad = burns(kept, objective, now_ms)
     return SloStatus(
         objective=counters.objective,  # type: ignore[arg-type] # checked by who looked it up
         scope=SloScope(counters.cluster, counters.pool, counters.team, counters.workload),
@@ -46,14 +47,17 @@ def status_of(counters: Counters, objective: Objective, now_ms: int) -> SloStatu
         attained=share,
         target=objective.target,
         budget_remaining=left,
-        burn=burns(kept, objective, now_ms),
+        burn=rates,
         by_cause={name: amount / unit for name, amount in whole.by_cause.items()},
         bounds=bounds_of(whole) if objective.slice_ms is None else None,
+        bad={window: amount / unit for window, amount in bad.items() if amount},
     )
 
 
-def burns(counters: Counters, objective: Objective, now_ms: int) -> dict[str, float]:
-    """Return the burn rate for each window, in whole minutes, or hours where the window is longer than six.
+def burns(counters: Counters, objective: Objective, now_ms: int) -> tuple[dict[str, float], dict[str, int]]:
+    """Return the burn rate for each window, and how much was bad in it.
+
+    Windows are of whole minutes, or hours where they are longer than six.
 
     A node's change is told at once and its quiet time at the hour's end: measured against what was told alone, one
     node's trouble would look like all of them until then. So a window's total is at least what the fuller of the last
@@ -62,12 +66,13 @@ def burns(counters: Counters, objective: Objective, now_ms: int) -> dict[str, fl
     windows = burn_windows_ms(objective)
     recent = Recent(counters, window_start_ms(now_ms, windows[-1]))
     per_hour = _told_per_hour(recent, now_ms) if objective.of_time else 0
-    rates = {}
+    rates, amounts = {}, {}
     for window_ms in windows:
         total, bad = recent.since(window_start_ms(now_ms, window_ms))
         total = max(total, per_hour * window_ms // HOUR_MS)
         rates[_name(window_ms)] = burn_rate(bad, total, objective.target)
-    return rates
+        amounts[_name(window_ms)] = bad
+    return rates, amounts
 
 
 def _told_per_hour(recent: Recent, now_ms: int) -> int:

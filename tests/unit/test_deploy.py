@@ -77,7 +77,8 @@ def test_every_worker_and_the_sink_are_watched() -> None:
 
 
 def test_alerts_speak_of_metrics_that_there_are_and_are_explained() -> None:
-    groups = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text("utf-8"))["groups"]
+    files = [ROOT / "deploy" / "prometheus" / name for name in ("alerts.yml", "objectives.yml")]
+    groups = chain.from_iterable(yaml.safe_load(file.read_text("utf-8"))["groups"] for file in files)
     rules = list(chain.from_iterable(group["rules"] for group in groups))
     page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
     operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
