@@ -15,9 +15,10 @@ import typer
 
 from faultlens.asyncapi import asyncapi, event_schema, text_of
 from faultlens.catalogue import load_catalogue
-from faultlens.cli_options import ObjectivesOption, promised
+from faultlens.cli_options import ObjectivesOption, PolicyOption, promised
 from faultlens.errors import ConfigurationError, FaultlensError, UsageError, WorldError
 from faultlens.kafka import connection_of
+from faultlens.local_policy import decided_by
 from faultlens.settings import PREFIX, load_settings, unknown_variables
 from faultlens.signatures import load_signatures
 from faultlens.store import Embedded, open_store, parse_dsn
@@ -51,6 +52,7 @@ class Sources:
     catalogue: list[Path]
     signatures: list[Path]
     objectives: Path | None
+    policy: Path | None
     store: str | None
 
 
@@ -64,13 +66,14 @@ def check(
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures; may be repeated.")
     ] = None,
     objectives: ObjectivesOption = None,
+    policy: PolicyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings, catalogue, signatures, objectives and the connections that are configured.
+    """Check settings, catalogue, signatures, objectives, policy and the connections that are configured.
 
     Ends with 1 if something is wrong, and says what, where, and what to do.
     """
-    findings = list(_findings(Sources(catalogue or [], signatures or [], objectives, store)))
+    findings = list(_findings(Sources(catalogue or [], signatures or [], objectives, policy, store)))
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -93,6 +96,7 @@ def _findings(sources: Sources) -> Iterator[Finding]:
     yield _part("catalogue", lambda: f"version {load_catalogue(sources.catalogue).version}")
     yield _part("signatures", lambda: f"version {load_signatures(sources.signatures).version}")
     yield _part("objectives", lambda: _objectives(sources.objectives))
+    yield _part("policy", lambda: f"version {decided_by(sources.policy).version}")
     yield _part("store", lambda: _store(sources.store or load_settings().store))
     for address in _brokers():
         yield _part("brokers", partial(_broker, address))

@@ -25,6 +25,12 @@ ObjectivesOption = Annotated[
 ]
 
 
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option("--policy", metavar="FILE", help="A site's own remediation policy (FAULTLENS_POLICY)."),
+]
+
+
 def promised(path: Path | None) -> Objectives:
     """Return the objectives with a site's own: those of `path`, else those that the settings name."""
     return load_objectives(path or load_settings().objectives)

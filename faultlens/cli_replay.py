@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from faultlens.cli_options import ObjectivesOption
+from faultlens.cli_options import ObjectivesOption, PolicyOption
 from faultlens.clock import parse_moment
 from faultlens.errors import UsageError
 from faultlens.local import Places, Progress
@@ -59,6 +59,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures; may be repeated.")
     ] = None,
     objectives: ObjectivesOption = None,
+    policy: PolicyOption = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Machine-readable summary.")] = False,
 ) -> None:
     """Say of every failed job in recorded events whose fault it was, and what that did to the objectives.
@@ -69,7 +70,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
     until_ms = _moment(until)
     recordings = _recordings(files or [])
     dsn = store or load_settings().store
-    roles = load_roles(catalogue or (), signatures or (), objectives)
+    roles = load_roles(catalogue or (), signatures or (), objectives, policy=policy)
     with ExitStack() as stack:
         places = _places(stack, out, None if dsn == NO_STORE else dsn, fresh=fresh)
         progress = stack.enter_context(_progress(recordings))

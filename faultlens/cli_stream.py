@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import structlog
 import typer
 
-from faultlens.cli_options import Brokers, ObjectivesOption
+from faultlens.cli_options import Brokers, ObjectivesOption, PolicyOption
 from faultlens.clock import monotonic_s, wall_ms
 from faultlens.errors import UsageError
 from faultlens.exposition import Exposition, health_of, parse_address
@@ -27,7 +27,7 @@ from faultlens.supervisor import Supervisor
 from streams.app import RoleWorker, Setup
 from streams.runtime.records import Role
 
-ROLES: Final = ("node", "job", "context", "objectives")
+ROLES: Final = ("node", "job", "context", "objectives", "remediation")
 ALL: Final = "all"
 # Wrong use and wrong settings do not get better by starting anew.
 _FINAL: Final = frozenset({1, 2})
@@ -36,7 +36,7 @@ _FINAL: Final = frozenset({1, 2})
 def stream(  # noqa: PLR0913 - one parameter for each option of the command
     *,
     role: Annotated[
-        Literal["node", "job", "context", "objectives", "all"],
+        Literal["node", "job", "context", "objectives", "remediation", "all"],
         typer.Option(help="What this process does; all: one process for each, started anew when one ends."),
     ],
     brokers: Brokers = None,
@@ -61,6 +61,7 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
         list[Path] | None, typer.Option(metavar="DIR", help="A site's own log signatures; may be repeated.")
     ] = None,
     objectives: ObjectivesOption = None,
+    policy: PolicyOption = None,
 ) -> None:
     """Run processors on Kafka. Any number of any role may run, on any number of machines: they share the partitions.
 
@@ -73,7 +74,7 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     if role == ALL:
         raise typer.Exit(_supervised(sys.argv[1:]))
     recorded = clock == "recorded"
-    roles = load_roles(catalogue or (), signatures or (), objectives, PLAYED if recorded else LIVE)
+    roles = load_roles(catalogue or (), signatures or (), objectives, PLAYED if recorded else LIVE, policy=policy)
     connection = load_connection(brokers)
     setup = Setup(connection, demand(connection), group, recorded, ticks, session_s)
     _run(next(each for each in roles if each.name == role), setup, metrics)

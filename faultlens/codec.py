@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b, blake2s
+from hashlib import blake2b, blake2s, sha1
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,8 @@ MAX_RECORD_BYTES: Final = 256 * 1024
 # Reports of one node hardly differ from one to the next; decoding the same again and again would be most of a replay's
 # work. How long each check took does differ, and nobody reads it: it is left out.
 _HEALTH_MEMO_ENTRIES: Final = 8_192
+# RFC 9562: the namespace of names that are URLs.
+_URL_NAMESPACE: Final = bytes.fromhex("6ba7b8119dad11d180b400c04fd430c8")
 _DURATION: Final = re.compile(rb'"duration_ms": ?[0-9.]{1,15}(?=[,} ])')
 # As `ms_of` does it, three times an event: without the call.
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -210,3 +212,12 @@ def fingerprint(*parts: str) -> bytes:
 def stable_id(*parts: str | int) -> str:
     """Return an id derived from what a record is about, so that an output made twice is the same record twice."""
     return blake2b("\x1f".join(map(str, parts)).encode(), digest_size=13).hexdigest()
+
+
+def uuid5(name: str) -> str:
+    """Return the UUID of version 5 of a name in the namespace of URLs (RFC 9562): the same name, the same UUID."""
+    digest = bytearray(sha1(_URL_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

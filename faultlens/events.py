@@ -607,7 +607,7 @@ class CommandReason(Data, frozen=True):
 
 
 class RemediationCommand(Data, frozen=True):
-    """What an actuator is told to do."""
+    """What an actuator is told to do. `replayed`: decided over a recording, for nobody to carry out."""
 
     command_id: str
     cluster: str
@@ -625,6 +625,7 @@ class RemediationCommand(Data, frozen=True):
     boot_id: str | None = None
     exclude_nodes: tuple[str, ...] | None = None
     exclude_devices: tuple[str, ...] | None = None
+    replayed: bool = False
 
 
 class IncidentScope(Data, frozen=True):
@@ -637,7 +638,7 @@ class IncidentScope(Data, frozen=True):
 
 
 class Incident(Data, frozen=True):
-    """One per root cause."""
+    """One per root cause. `waits_for`: why nothing is done about it now."""
 
     incident_id: str
     cluster: str
@@ -652,6 +653,7 @@ class Incident(Data, frozen=True):
     evidence: tuple[str, ...] = ()
     command_ids: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
+    waits_for: str | None = None
     closed_because: str | None = None
 
 

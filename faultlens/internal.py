@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from faultlens.events import (
+    Action,
     Basis,
     Cause,
     Data,
     DeviceRef,
+    JobFinding,
+    NodeAction,
+    NodeStateName,
     PlatformIncident,
     PlatformMaintenance,
     PlatformRollout,
@@ -79,6 +83,7 @@ class Observation(Data, frozen=True):
     `since_ms` is when it happened or began; `until_ms` when a condition was cured (None: open or instantaneous);
     `arrived_ms` when the record that told of it arrived. `whole_node`: no device could be named. `latent_ms`: for how
     long before `since_ms` it may have been there unseen. `awaited`: a restart for which the node took no new work.
+    `hint`: the first step that the catalogue asks for.
     """
 
     id: str
@@ -93,6 +98,7 @@ class Observation(Data, frozen=True):
     role: str
     severity: int
     meaning: str
+    hint: str = ""
     open: bool = False
     until_ms: int | None = None
     device: DeviceRef | None = None
@@ -245,6 +251,101 @@ class Condition(Data, frozen=True):
     at_ms: int
     pool: str | None = None
     boot_id: str | None = None
+
+
+class NodeFacts(Data, frozen=True):
+    """Where a node stands, for remediation: sent when any of it changes, and with each report while it is watched.
+
+    `command_id`: the command of ours that it is held back by; `actor`: whoever else holds it back. `report_ms`: its
+    newest report. `jobs` (job/attempt) and `gpus_held` are told while the node is watched.
+    """
+
+    node: str
+    cluster: str
+    at_ms: int
+    state: NodeStateName
+    planned: bool
+    gpus_total: int
+    gpus_allocatable: int
+    interval_ms: int
+    report_ms: int
+    pool: str | None = None
+    domains: dict[str, str] = {}
+    boot_id: str | None = None
+    gpu_family: str | None = None
+    driver_version: str | None = None
+    agent_version: str | None = None
+    host_id: str | None = None
+    command_id: str | None = None
+    actor: str | None = None
+    jobs: tuple[str, ...] = ()
+    gpus_held: int = 0
+
+
+class Intervened(Data, frozen=True):
+    """Somebody changed a node; `command_id`: to carry out a command of ours."""
+
+    node: str
+    cluster: str
+    action: NodeAction
+    actor: str
+    planned: bool
+    at_ms: int
+    reason: str | None = None
+    command_id: str | None = None
+
+
+class Announced(Data, frozen=True):
+    """The driver announced the recovery step that a device needs (Xid 154); `hint` is `none` when it has recovered."""
+
+    node: str
+    cluster: str
+    at_ms: int
+    hint: str
+    device: DeviceRef | None = None
+
+
+class JobVerdict(Data, frozen=True):
+    """A verdict that blames a node, as it stands now: final, amended, or taken back (`withdrawn`)."""
+
+    cluster: str
+    job_id: str
+    attempt: int
+    at_ms: int
+    ended_ms: int
+    withdrawn: bool
+    cause_class: str
+    code: str
+    basis: Basis
+    rule: str
+    node: str
+    evidence: tuple[str, ...] = ()
+    device: DeviceRef | None = None
+    loss: int | None = None
+
+
+class JobTrouble(Data, frozen=True):
+    """A finding on a job that has not failed, and the nodes that it holds."""
+
+    cluster: str
+    job_id: str
+    finding: JobFinding
+
+
+# --- care: remediation -> node -------------------------------------------------------------------------
+
+
+class Tended(Data, frozen=True):
+    """Remediation has an eye on the node until `watch_until_ms`; `done`: a command of ours that succeeded there."""
+
+    node: str
+    cluster: str
+    at_ms: int
+    watch_until_ms: int = 0
+    done: Action | None = None
+    device: DeviceRef | None = None
+    command_id: str | None = None
+    incident_id: str | None = None
 
 
 # --- samples: node and job -> objectives ---------------------------------------------------------------

@@ -16,7 +16,9 @@ from faultlens.topics import CONTEXT, NODE_EVENTS, TOPICS, Topic
 
 DEFAULT_PARTITIONS: Final = 16
 # What keeps the states of each role: records of the latest state of every key.
-STATE_ROLES: Final = ("node", "job", "context", "objectives")
+STATE_ROLES: Final = ("node", "job", "context", "objectives", "remediation")
+# What steps whole clusters has one lane.
+_OF_CLUSTERS: Final = frozenset({"context", "remediation"})
 _ANSWER_SECONDS: Final = 30.0
 # What records and states rest on; all other settings of a plan are how cleaning up is best done.
 _EXACTLY: Final = frozenset({"cleanup.policy", "message.timestamp.type"})
@@ -63,7 +65,7 @@ def _partitions(topic: Topic, partitions: int) -> int:
 
 
 def _of_role(role: str, partitions: int) -> int:
-    return 1 if role == "context" else partitions
+    return 1 if role in _OF_CLUSTERS else partitions
 
 
 def _kept(topic: Topic) -> dict[str, str]:

@@ -42,6 +42,7 @@ class Settings(BaseSettings):
     store_certificate: Path | None = Field(default=None, description="PEM file of our own certificate for the store")
     store_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
     objectives: Path | None = Field(default=None, description="a site's own objectives, a file or a folder of them")
+    policy: Path | None = Field(default=None, description="a site's own remediation policy")
     brokers: str | None = Field(default=None, description="Kafka's host:port list; without it everything is embedded")
     kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
         default="plaintext", description="how the brokers are spoken to"

@@ -68,11 +68,11 @@ TOPICS: Final[dict[str, Topic]] = {
         Topic(INCIDENTS, "output", "cluster", "One record per change of a root cause's incident.", 400),
         Topic(REMEDIATION_COMMANDS, "output", "node", "What actuators are told to do.", 400),
         Topic(DEAD_LETTERS, "output", "original", "Records that could not be processed, with the reason.", 30),
-        Topic(ALLOCATIONS, "internal", "node", "What attempts hold of a node, and when they let it go."),
+        Topic(ALLOCATIONS, "internal", "node", "What attempts hold of a node and let go of, and what we did to it."),
         Topic(EVIDENCE, "internal", "job_id", "What nodes know that bears on an attempt."),
         Topic(CONTEXT, "internal", "cluster", "What concerns everyone, a copy for every lane."),
         Topic(CENSUS, "internal", "cluster", "Each lane's count of covered nodes and of those on time."),
-        Topic(CONDITIONS, "internal", "cluster", "Conditions of nodes as they open, change and clear."),
+        Topic(CONDITIONS, "internal", "cluster", "What remediation is told: conditions, states, verdicts, findings."),
         Topic(SAMPLES, "internal", "objective", "Contributions to the objectives."),
     )
 }
@@ -118,6 +118,12 @@ TYPES: Final[dict[str, EventType]] = {
         EventType("faultlens.internal.census.v1", CENSUS, internal.LaneCensus, "cluster"),
         EventType("faultlens.internal.context.v1", CONTEXT, internal.ContextChange, "cluster"),
         EventType("faultlens.internal.condition.v1", CONDITIONS, internal.Condition, "cluster"),
+        EventType("faultlens.internal.node_facts.v1", CONDITIONS, internal.NodeFacts, "cluster"),
+        EventType("faultlens.internal.intervened.v1", CONDITIONS, internal.Intervened, "cluster"),
+        EventType("faultlens.internal.announced.v1", CONDITIONS, internal.Announced, "cluster"),
+        EventType("faultlens.internal.verdict.v1", CONDITIONS, internal.JobVerdict, "cluster"),
+        EventType("faultlens.internal.trouble.v1", CONDITIONS, internal.JobTrouble, "cluster"),
+        EventType("faultlens.internal.tended.v1", ALLOCATIONS, internal.Tended, "node"),
         EventType("faultlens.internal.sample.v1", SAMPLES, internal.Sample, "objective"),
         EventType("faultlens.internal.use.v1", SAMPLES, internal.UseSample, "cluster"),
     )

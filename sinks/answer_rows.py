@@ -225,6 +225,7 @@ def _incident(event: Event, data: Incident, arrived_ms: int) -> list[Row]:
             command_ids=data.command_ids,
             jobs=data.jobs,
             closed_because=data.closed_because or "",
+            waits_for=data.waits_for or "",
         )
     ]
 
@@ -251,6 +252,7 @@ def _command(event: Event, data: RemediationCommand, arrived_ms: int) -> list[Ro
             exclude_nodes=data.exclude_nodes or (),
             exclude_devices=data.exclude_devices or (),
             emitted=event.time_ms,
+            replayed=data.replayed,
         )
     ]
 

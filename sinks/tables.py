@@ -237,6 +237,7 @@ class IncidentChange(NamedTuple):
     command_ids: Sequence[str]
     jobs: Sequence[str]
     closed_because: str
+    waits_for: str
 
 
 class Command(NamedTuple):
@@ -261,6 +262,7 @@ class Command(NamedTuple):
     exclude_nodes: Sequence[str]
     exclude_devices: Sequence[str]
     emitted: int
+    replayed: bool
 
 
 class Letter(NamedTuple):

@@ -27,6 +27,7 @@ from faultlens.signatures import SignatureSet
 from streams.attribution import Precision
 from streams.context import Context
 from streams.job_lifecycle import (
+    alarming,
     bookkeeping,
     counting,
     ending,
@@ -184,7 +185,7 @@ class JobLifecycleProcessor:
         job, capacity = serving.served(resting.bounded(job), now_ms)
         emits = [*emits, *capacity]
         emits = [*emits, *preempting.answered(before, job, now_ms)] if job.asked else emits
-        return Effects(job, emits, self._next_wake(job, now_ms))
+        return Effects(job, alarming.alarmed(emits), self._next_wake(job, now_ms))
 
     def _up_to_date(
         self, known: Attempt | None, job: JobRecord, attempt: Attempt, context: Context, now_ms: int

@@ -115,14 +115,14 @@ def cleared_by_a_person(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tup
 
     Its checks are forgotten too, so that the next report is not taken for one that says nothing new.
     """
-    return _without(
+    return without(
         replace(record, checks=()), [key for key, c in record.conditions.items() if c.since_ms <= at_ms], at_ms
     )
 
 
 def cleared_by_boot(record: NodeRecord, at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
     """Return the record without the conditions that a restart cures, and these with the time of their cure."""
-    return _without(record, [key for key, c in record.conditions.items() if _cured_by_boot(c)], at_ms)
+    return without(record, [key for key, c in record.conditions.items() if _cured_by_boot(c)], at_ms)
 
 
 def _cured_by_boot(condition: Observation) -> bool:
@@ -145,7 +145,7 @@ def cleared_by_checks(
         for key, condition in record.conditions.items()
         if condition.last_ms < at_ms and _is_over(condition, passing=passing, known=known, failing=failing)
     ]
-    return _without(record, over, at_ms)
+    return without(record, over, at_ms)
 
 
 def _is_over(condition: Observation, *, passing: set[str], known: set[str], failing: set[tuple[str, str]]) -> bool:
@@ -156,7 +156,8 @@ def _is_over(condition: Observation, *, passing: set[str], known: set[str], fail
     return any(clear.removeprefix("check:") in passing for clear in condition.clears if clear.startswith("check:"))
 
 
-def _without(record: NodeRecord, keys: list[str], at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+def without(record: NodeRecord, keys: list[str], at_ms: int) -> tuple[NodeRecord, tuple[Observation, ...]]:
+    """Return the record without the conditions of these keys, over at `at_ms`, and them."""
     if not keys:
         return record, ()
     over = tuple(_ended(record.conditions[key], at_ms) for key in keys)

@@ -110,6 +110,7 @@ def _judged(judgement: Judgement) -> dict[str, Any]:
         "cause_code": judgement.cause_code,
         "severity": judgement.severity,
         "meaning": judgement.meaning,
+        "hint": judgement.action_hint,
         "scope": judgement.scope,
         "yields_to": judgement.yields_to,
         "clears": judgement.clears,

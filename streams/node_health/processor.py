@@ -13,9 +13,9 @@ from faultlens.catalogue import Catalogue
 from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS, moment_of
 from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
-from faultlens.internal import Condition, Held, LaneCensus, Observation, Released
+from faultlens.internal import Condition, Held, LaneCensus, Observation, Released, Tended
 from streams.context import Context
-from streams.node_health import accounting, conditions, describing, judging, routing, standing, uses
+from streams.node_health import accounting, conditions, describing, judging, routing, standing, tending, uses
 from streams.node_health.record import (
     FORGOTTEN_AFTER_MS,
     HELD_MAX,
@@ -52,6 +52,7 @@ class NodeHealthProcessor:
             NodeActed: self._on_act,
             Held: self._on_held,
             Released: self._on_released,
+            Tended: self._on_tended,
         }
 
     def key_of(self, event: Event) -> str | None:
@@ -81,7 +82,7 @@ class NodeHealthProcessor:
         record = accounting.used(record, now_ms)
         record, emits = self._steps[type(data)](record, event, data, now_ms, context)
         at_ms = min(event.time_ms, now_ms)
-        return self._settled(record, emits, context, at_ms=at_ms, now_ms=now_ms)
+        return tending.with_facts(self._settled(record, emits, context, at_ms=at_ms, now_ms=now_ms), now_ms)
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
         """Return what is due: answers, silence, the hour's counts, and in the end that the node is gone."""
@@ -91,7 +92,7 @@ class NodeHealthProcessor:
         record, emits = self._answered(record, now_ms)
         record, silent = self._silenced(record, context, now_ms)
         emits += silent
-        effects = self._settled(record, emits, context, at_ms=now_ms, now_ms=now_ms)
+        effects = tending.with_facts(self._settled(record, emits, context, at_ms=now_ms, now_ms=now_ms), now_ms)
         settled = cast("NodeRecord", effects.state)
         if now_ms < accounting.next_count(settled.counted_ms, self._count_every_ms):
             return effects
@@ -135,6 +136,7 @@ class NodeHealthProcessor:
             and record.silent_since_ms is None
             and record.down is None
             and record.removed is None
+            and not record.watch_until_ms
             and not context.maintenance
             and report.boot_id == record.boot_id
             and report.gpus_allocatable == record.gpus_allocatable
@@ -199,6 +201,7 @@ class NodeHealthProcessor:
             observation = replace(observation, open=False, until_ms=record.report_ms)
         record, entry, is_new = conditions.folded(record, observation)
         emits = routing.to_holders(record, [entry], now_ms) if is_new and not fault.synthetic else []
+        emits += [] if old else tending.announced(record, fault, observation, now_ms)
         record, told = _with_uses(record, uses.by_fault(record, observation), now_ms)
         record, opened = conditions.opened(record, observation)
         if opened is not None:
@@ -209,11 +212,11 @@ class NodeHealthProcessor:
         self, record: NodeRecord, event: Event, act: NodeActed, now_ms: int, context: Context
     ) -> tuple[NodeRecord, list[Emit]]:
         record = describing.introduced(record, event, act.cluster, None, {})
-        emits: list[Emit] = []
+        emits = [tending.intervened(record, event, act, now_ms)]
         observation = judging.of_act(record, event, act, now_ms=now_ms)
         if observation is not None:
             record, entry, _ = conditions.folded(record, observation)
-            emits = routing.to_holders(record, [entry], now_ms)
+            emits += routing.to_holders(record, [entry], now_ms)
         if act.action == "uncordon":
             record, over = conditions.cleared_by_a_person(record, event.time_ms)
             emits += self._told(record, over, "cleared", now_ms)
@@ -274,6 +277,12 @@ class NodeHealthProcessor:
         # One that is dropped here is told again in five minutes and answered then.
         return replace(record, answers_due=(*due, release)[-RELEASED_MAX:]), emits + early
 
+    def _on_tended(
+        self, record: NodeRecord, event: Event, word: Tended, now_ms: int, context: Context
+    ) -> tuple[NodeRecord, list[Emit]]:
+        record, over = tending.tended(record, word)
+        return record, self._told(record, over, "cleared", now_ms)
+
     # --- time ------------------------------------------------------------------------------------------
 
     def _answered(self, record: NodeRecord, now_ms: int) -> tuple[NodeRecord, list[Emit]]:
@@ -314,6 +323,7 @@ class NodeHealthProcessor:
         """Return the end of a node that nobody speaks of any more: it counts as removed from now on."""
         gone = Acts(now_ms, planned=True, actor="faultlens", reason="not heard of for four weeks")
         effects = self._settled(replace(record, removed=gone), [], context, at_ms=now_ms, now_ms=now_ms)
+        effects = tending.with_facts(effects, now_ms)
         effects = self._flushed(cast("NodeRecord", effects.state), list(effects.emits), now_ms)
         return Effects(None, effects.emits)
 

@@ -76,7 +76,8 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     `introduced`: a node event named it; `covered`: it has reported health at least once. `report_ms` is its newest
     report's own time, `reported_ms` when that arrived, `heard_ms` when anything else did, `looked_ms` when its silence
     was last judged. `counted_ms`: up to when its time was told to the objectives; `late_ms` of the time since then no
-    report vouched for. `use_ms`: what its GPUs were used for in [use_from_ms, use_to_ms).
+    report vouched for. `use_ms`: what its GPUs were used for in [use_from_ms, use_to_ms). `watch_until_ms`: up to when
+    remediation wants to know of every report; `facts_told` stands for what it was told last.
     """
 
     node: str
@@ -117,6 +118,8 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     use_ms: dict[str, int] = {}
     use_from_ms: int = 0
     use_to_ms: int = 0
+    watch_until_ms: int = 0
+    facts_told: bytes = b""
     seen: bytes = b""
     seen_reports: bytes = b""
     overflow: int = 0

@@ -14,10 +14,14 @@ from streams.runtime.state import Kept
 
 @dataclass(frozen=True)
 class Role:
-    """A processor and the topics it reads. The first topic is the one that carries ticks."""
+    """A processor and the topics it reads. The first topic is the one that carries ticks.
+
+    `wide`: the processor keeps what it knows under many small keys (`streams/processor.py`).
+    """
 
     processor: Processor
     topics: tuple[str, ...]
+    wide: bool = False
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens.arrival import placed
@@ -22,7 +23,7 @@ from faultlens.errors import FaultlensError, InvalidEventError
 from faultlens.internal import ContextChange
 from faultlens.topics import TOPICS, TYPE_OF, TYPES
 from streams.context import apply_change
-from streams.processor import Effects, Emit
+from streams.processor import Effects, Emit, Shelf
 from streams.runtime.dead_letters import dead_letter, origin_of, told
 from streams.runtime.failures import FailureRate
 from streams.runtime.records import Batch, LaneRecord, Record, Role, Sent
@@ -45,6 +46,18 @@ class Log(Protocol):
 
     def commit(self, role: str, lane: int, batch: Batch) -> None:
         """Write the batch; WorldError when it could not be written (then the lane must be loaded again)."""
+
+
+class _States:
+    """A lane's states without what is kept beside them."""
+
+    def __init__(self, states: StateStore) -> None:
+        self._states = states
+
+    def get(self, key: str) -> Struct | None:
+        """Return the state of the key."""
+        kept = self._states.get(key)
+        return None if kept is None else kept.state
 
 
 @dataclass
@@ -85,6 +98,7 @@ class Task:
         # Live, the context's lane has a clock of its own: until that is announced, nothing can have been told.
         self.context = replace(lane.context, clock_ms=lane.context.clock_ms or 0) if ticking else lane.context
         self.states: StateStore = MemoryStates() if states is None else states
+        self._shelf = _States(self.states) if role.wide else None
         self._processor = role.processor
         self._source = f"faultlens/{role.name}"
         self._decode = {topic: _decoder_of(topic).decode for topic in role.topics}
@@ -185,8 +199,7 @@ class Task:
             key = self._processor.key_of(event)
             if key is None:
                 return
-            kept = self.states.get(key)
-            effects = self._processor.on_event(event, now_ms, self.context, None if kept is None else kept.state)
+            effects = self._processor.on_event(event, now_ms, self.context, self._given(key))
             sent = self._events(effects.emits) if effects.emits else None
         except Exception as error:  # noqa: BLE001 - a processor must not stop its partition, whatever it raises
             self._fail(origin_of(record), record.value, error)
@@ -195,17 +208,28 @@ class Task:
             self.counts.duplicates += 1
         self._apply(key, effects, sent)
 
+    def _given(self, key: str) -> Shelf | Struct | None:
+        """Return what a step of the key is given: its state, or the shelf of all of them."""
+        if self._shelf is not None:
+            return self._shelf
+        kept = self.states.get(key)
+        return None if kept is None else kept.state
+
     def _apply(self, key: str, effects: Effects, sent: list[Sent] | None) -> None:
         self.counts.steps += 1
         if sent is not None:
             self._sent += sent
+        if self._shelf is None:
+            self._put(key, effects.state, effects.wake_ms)
+        for name, shelved in effects.shelved.items():
+            self._put(name, shelved.state, shelved.wake_ms)
+
+    def _put(self, key: str, state: Struct | None, wake_ms: int | None) -> None:
         self._changed[key] = None
-        state = effects.state
         if state is None:
             self.states.drop(key)
             self._wakes.set(key, None)
             return
-        wake_ms = effects.wake_ms
         self.states.put(key, Kept(state, wake_ms))
         self._wakes.set(key, wake_ms)
         if wake_ms is not None and wake_ms < self.soonest_ms:
@@ -281,8 +305,11 @@ class Task:
         if kept is None:
             self._wakes.set(key, None)
             return
+        if self._shelf is not None:
+            # The step itself says whether the key is to be woken again.
+            self._wakes.set(key, None)
         try:
-            effects = self._processor.on_time(key, now_ms, self.context, kept.state)
+            effects = self._processor.on_time(key, now_ms, self.context, self._shelf or kept.state)
             sent = self._events(effects.emits)
         except Exception as error:  # noqa: BLE001 - as above
             self._put_off(key, kept)
@@ -297,7 +324,7 @@ class Task:
         """Let every key say what it knows and has not written yet: the recording ends here."""
         for key, kept in sorted(self.states.items(), key=itemgetter(0)):
             try:
-                effects = self._processor.on_end(key, self.clock_ms, self.context, kept.state)
+                effects = self._processor.on_end(key, self.clock_ms, self.context, self._shelf or kept.state)
                 sent = self._events(effects.emits)
             except Exception as error:  # noqa: BLE001 - as above
                 self._fail(self._origin(key), b"", error)

@@ -28,7 +28,7 @@ def test_every_topic_of_the_registry_and_every_roles_states_are_planned() -> Non
 @pytest.mark.parametrize("role", sorted(READS))
 def test_what_a_role_reads_and_keeps_lies_in_the_same_partitions(role: str) -> None:
     counts = {PLANS[name].partitions for name in (*READS[role], state_topic(role))}
-    assert counts == {1 if role == "context" else 12}
+    assert counts == {1 if role in ("context", "remediation") else 12}
 
 
 def test_inputs_and_answers_have_the_time_of_the_broker_and_states_their_latest_value() -> None:

@@ -1,0 +1,71 @@
+"""The end of an incident: the node is free of it, and what it had is remembered."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from streams.remediation import fleet
+from streams.remediation.desk import Desk
+from streams.remediation.record import (
+    REPAIRS_MAX,
+    IncidentCard,
+    NodeCard,
+    Repair,
+)
+from streams.remediation.telling import keep
+
+
+def close(desk: Desk, incident: IncidentCard, because: str, *, remember: bool = True) -> IncidentCard:
+    """Return the incident closed; `remember`: it counts when the same comes again."""
+    incident = replace(
+        incident, stage="closed", closed_ms=desk.now_ms, closed_because=because[:200], waits=None, due_ms=None
+    )
+    if incident.node:
+        card = desk.node(incident.node)
+        if card.incident == incident.id:
+            card = replace(
+                card,
+                incident=None,
+                taking="" if card.taking == "shadow" else card.taking,
+                covered_from_ms=incident.first_ms,
+                covered_to_ms=desk.now_ms,
+            )
+            fleet.keep(desk, card)
+        if remember:
+            _remember(desk, incident, card)
+    desk.closed.append(incident.id)
+    return keep(desk, incident)
+
+
+def names_of(card: NodeCard, incident: IncidentCard) -> list[str]:
+    """Return what stays with the machine and with the GPU when names change (their serials, else what there is)."""
+    facts, device = card.facts, incident.device
+    machine = card.node if facts is None or facts.host_id is None else facts.host_id
+    part = None if device is None else device.serial or device.uuid
+    return [f"machine/{machine}", *([] if part is None else [f"device/{part}"])]
+
+
+def family_of(cause: str) -> str:
+    """Return the part of a cause by which troubles are the same: its first two words."""
+    return ".".join(cause.split(".")[:2])
+
+
+def earlier_repairs(desk: Desk, incident: IncidentCard, card: NodeCard) -> list[Repair]:
+    """Return the repairs of the same trouble on this machine or GPU within the history, the latest last."""
+    since_ms = desk.now_ms - desk.policy.verification.history_ms
+    found = {
+        repair
+        for name in names_of(card, incident)
+        for repair in desk.machine(name).repairs
+        if repair.at_ms >= since_ms and family_of(repair.cause) == family_of(incident.cause) and repair.by is not None
+    }
+    return sorted(found, key=lambda repair: repair.at_ms)
+
+
+def _remember(desk: Desk, incident: IncidentCard, card: NodeCard) -> None:
+    since_ms = desk.now_ms - desk.policy.verification.history_ms
+    for name in names_of(card, incident):
+        machine = desk.machine(name)
+        kept = [repair for repair in machine.repairs if repair.at_ms >= since_ms]
+        repair = Repair(incident.cause, desk.now_ms, incident.repaired_by)
+        desk.put(replace(machine, repairs=(*kept, repair)[-REPAIRS_MAX:]))

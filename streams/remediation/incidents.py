@@ -1,0 +1,328 @@
+"""Incidents of nodes: opened by what is wrong, one for all that is wrong with a node, routed by the worst of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from faultlens.clock import DAY_MS, MINUTE_MS
+from faultlens.codec import stable_id
+from faultlens.internal import Announced, Intervened, JobVerdict, Observation, Tended
+from streams.node_health.conditions import condition_id
+from streams.remediation import common, fleet
+from streams.remediation.climbing import advance
+from streams.remediation.closing import close, earlier_repairs
+from streams.remediation.desk import Desk
+from streams.remediation.issuing import device_of
+from streams.remediation.policy import Trouble
+from streams.remediation.record import (
+    EVIDENCE_MAX,
+    FAULTS_MAX,
+    JOBS_MAX,
+    MUTED_MAX,
+    IncidentCard,
+    NodeCard,
+    Trait,
+)
+from streams.remediation.telling import keep
+
+# How long the driver's announcement holds for the faults near it (NVIDIA's Xid catalogue, Xid 154).
+ANNOUNCED_FOR_MS: Final = 30_000
+# A check that failed when a person put the node back does not call for anything before that (contract: 24 hours).
+MUTED_FOR_MS: Final = DAY_MS
+# While an incident is open, its node is watched; the word is given anew with each command.
+WATCHED_MS: Final = 7 * DAY_MS
+# A verdict comes five minutes after the end; what the last incident covered so long before is the same story.
+_STORY_MS: Final = 15 * MINUTE_MS
+_ROLES: Final = {"root": 2, "unexpected": 1, "trend": 0}
+_BY_TOOL: Final = ("timeout", "error", "missing")
+
+
+def trait_of(observation: Observation) -> Trait:
+    """Return an open condition as remediation keeps it."""
+    status = (observation.subcode or "").partition("/")[0]
+    return Trait(
+        id=observation.id,
+        key=condition_id(observation),
+        fault=f"{observation.kind}:{observation.code}",
+        cause=observation.cause_code,
+        cause_class=observation.cause_class,
+        role=observation.role,
+        severity=observation.severity,
+        since_ms=observation.since_ms,
+        evidence=observation.id,
+        hint=observation.hint,
+        fatal=observation.fatal,
+        whole_node=observation.whole_node,
+        by_tool=observation.kind == "check" and status in _BY_TOOL,
+        family=observation.gpu_family,
+        device=observation.device,
+    )
+
+
+def worst_of(traits: tuple[Trait, ...]) -> Trait:
+    """Return the trait that an incident is about: a root, the most severe, the first."""
+    return min(traits, key=lambda t: (-_ROLES.get(t.role, 0), -t.severity, t.since_ms, t.key))
+
+
+# --- conditions ----------------------------------------------------------------------------------------
+
+
+def opened(desk: Desk, node: str, trait: Trait) -> None:
+    """Take up a fault of a node that is open now."""
+    card = desk.node(node)
+    if card.muted.get(trait.key, 0) > desk.now_ms:
+        return
+    traits = (*(t for t in card.traits if t.key != trait.key), trait)
+    kept = traits[-FAULTS_MAX:]
+    fleet.keep(desk, replace(card, traits=kept, overflow=card.overflow + len(traits) - len(kept)))
+    taken_up(desk, node, trait)
+
+
+def cleared(desk: Desk, node: str, key: str, at_ms: int) -> None:
+    """Take a fault off a node: its check passed, the node restarted, or it was repaired."""
+    card = desk.node(node)
+    muted = {k: until for k, until in card.muted.items() if k != key or until - MUTED_FOR_MS == desk.now_ms}
+    left = tuple(t for t in card.traits if t.key != key or t.since_ms > at_ms)
+    fleet.keep(desk, replace(card, traits=left, muted=muted))
+    incident = desk.incident(card.incident)
+    if incident is None:
+        return
+    if incident.node:
+        advance(desk, incident)
+    else:
+        common.left(desk, incident, node)
+
+
+def taken_up(desk: Desk, node: str, trait: Trait) -> None:
+    """Put a node's fault into the incident that it belongs to, or open one."""
+    incident = desk.incident(desk.node(node).incident)
+    if incident is None:
+        shared = common.shared_by(desk, node, trait)
+        if shared is None:
+            open_for(desk, node)
+        else:
+            common.joined(desk, shared, node)
+    elif incident.node:
+        shared = common.shared_by(desk, node, trait)
+        if shared is None:
+            advance(desk, _joined(desk, incident, trait))
+        else:
+            close(desk, incident, f"part of {shared.id}", remember=False)
+            common.joined(desk, shared, node)
+
+
+def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = None) -> IncidentCard | None:
+    """Open an incident for all that is wrong with a node and take its first step; None: the policy knows no route."""
+    card = desk.node(node)
+    if not card.traits:
+        return None
+    worst = worst_of(card.traits)
+    first_ms = min(trait.since_ms for trait in card.traits)
+    incident = IncidentCard(
+        cluster=desk.cluster,
+        id=stable_id(desk.cluster, node, worst.id, first_ms, probe_of or ""),
+        route="",
+        ladder="",
+        cause=worst.cause,
+        cause_class=worst.cause_class,
+        severity=worst.severity,
+        rule=rule,
+        first_ms=first_ms,
+        last_ms=max(trait.since_ms for trait in card.traits),
+        node=node,
+        policy=desk.policy.version,
+        evidence=tuple(trait.evidence for trait in card.traits)[:EVIDENCE_MAX],
+        faults=tuple(dict.fromkeys(trait.fault for trait in card.traits))[:EVIDENCE_MAX],
+        count=len(card.traits),
+        probe=probe_of,
+    )
+    if desk.incident(incident.id) is not None:
+        incident = replace(incident, id=stable_id(incident.id, desk.now_ms))
+    routed = _routed(desk, incident, card)
+    if routed is None:
+        return None
+    fleet.keep(desk, replace(card, incident=routed.id))
+    desk.tend(Tended(node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=routed.id))
+    return advance(desk, routed)
+
+
+def open_return(desk: Desk, node: str) -> None:
+    """Open an incident for a node that has nothing wrong any more and is still kept from work: it is to come back."""
+    card = desk.node(node)
+    incident = IncidentCard(
+        cluster=desk.cluster,
+        id=stable_id(desk.cluster, node, "return", desk.now_ms),
+        route="return",
+        ladder="",
+        cause="platform.remediation",
+        cause_class="platform",
+        severity=0,
+        rule="return",
+        first_ms=desk.now_ms,
+        last_ms=desk.now_ms,
+        node=node,
+        policy=desk.policy.version,
+        stage="verifying",
+        cleared_ms=desk.now_ms,
+    )
+    fleet.keep(desk, replace(card, incident=incident.id))
+    desk.tend(Tended(node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=incident.id))
+    advance(desk, incident)
+
+
+def watched_until_ms(desk: Desk, node: str) -> int:
+    """Return up to when we want to know of every report of a node: as long as it is in an incident or kept by us."""
+    card = desk.node(node)
+    return desk.now_ms + WATCHED_MS if card.incident is not None or card.taken else 0
+
+
+def _routed(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard | None:
+    """Return the incident on the route of the worst that is wrong; None: there is none, or it is recovered."""
+    worst = worst_of(card.traits)
+    incident = replace(incident, cause=worst.cause, device=device_of(worst.device))
+    repairs = earlier_repairs(desk, incident, card)
+    trouble = trouble_of(worst, card, returns=len(repairs))
+    if trouble.hint == "none" and card.announced == "none":
+        return None
+    route = desk.policy.route(trouble)
+    if route is None:
+        return None
+    last = repairs[-1] if repairs else None
+    on_probation = last is not None and desk.now_ms - last.at_ms <= desk.policy.verification.probation_ms
+    same = route.name == incident.route
+    return replace(
+        incident,
+        route=route.name,
+        rule=incident.rule or route.name,
+        ladder=route.ladder,
+        mode=route.mode,
+        cause_class=worst.cause_class,
+        severity=worst.severity,
+        tolerance_ms=desk.policy.tolerance_ms(route, trouble),
+        floor=last.by if last is not None and on_probation else None,
+        trend=worst.role == "trend",
+        at=incident.at if same else 0,
+        tries=incident.tries if same else 0,
+        stage="climbing" if not same else incident.stage,
+        not_before_ms=incident.not_before_ms if same else 0,
+    )
+
+
+def trouble_of(trait: Trait, card: NodeCard, *, returns: int = 0) -> Trouble:
+    """Return what a route is chosen by; a step that the driver announced near it overrides the catalogue's hint."""
+    facts = card.facts
+    is_announced = bool(card.announced) and abs(card.announced_ms - trait.since_ms) <= ANNOUNCED_FOR_MS
+    return Trouble(
+        origin=trait.origin,
+        cause=trait.cause,
+        cause_class=trait.cause_class,
+        role=trait.role,
+        severity=trait.severity,
+        fatal=trait.fatal,
+        fault=trait.fault,
+        hint=card.announced if is_announced else trait.hint,
+        rule=trait.rule,
+        family=trait.family,
+        pool=None if facts is None else facts.pool,
+        returns=returns,
+        job_gpus=0 if facts is None else facts.gpus_held,
+    )
+
+
+def _joined(desk: Desk, incident: IncidentCard, trait: Trait) -> IncidentCard:
+    """Return a node's open incident with one more fault; its timer goes on from the first one."""
+    card = desk.node(incident.node)
+    incident = replace(
+        incident,
+        last_ms=max(incident.last_ms, trait.since_ms),
+        count=incident.count + 1,
+        evidence=tuple(dict.fromkeys((*incident.evidence, trait.evidence)))[:EVIDENCE_MAX],
+        faults=tuple(dict.fromkeys((*incident.faults, trait.fault)))[:EVIDENCE_MAX],
+    )
+    if worst_of(card.traits).key != trait.key or incident.repaired_by is not None:
+        return incident
+    return _routed(desk, incident, card) or incident
+
+
+# --- what else is heard of a node ----------------------------------------------------------------------
+
+
+def announced(desk: Desk, word: Announced) -> None:
+    """Let the step that the driver announces decide: the one it asks for, or none where it has recovered."""
+    card = fleet.keep(desk, replace(desk.node(word.node), announced=word.hint, announced_ms=word.at_ms))
+    incident = desk.incident(card.incident)
+    if incident is None or not incident.node or not card.traits:
+        return
+    near = [t for t in card.traits if abs(t.since_ms - word.at_ms) <= ANNOUNCED_FOR_MS]
+    if not near:
+        return
+    if word.hint == "none":
+        fleet.keep(desk, replace(card, traits=tuple(t for t in card.traits if t not in near)))
+        advance(desk, incident)
+    elif incident.repaired_by is None:
+        advance(desk, _routed(desk, incident, card) or incident)
+
+
+def intervened(desk: Desk, word: Intervened) -> None:
+    """A person who puts a node back ends its incident; what failed then calls for nothing for a day."""
+    if word.command_id is not None or word.action not in ("uncordon", "add"):
+        return
+    card = desk.node(word.node)
+    muted = {**card.muted, **{trait.key: desk.now_ms + MUTED_FOR_MS for trait in card.traits}}
+    in_force = {key: until for key, until in muted.items() if until > desk.now_ms}
+    newest = dict(sorted(in_force.items(), key=lambda entry: entry[1])[-MUTED_MAX:])
+    incident = desk.incident(card.incident)
+    fleet.keep(desk, replace(card, traits=(), muted=newest, taken=False, excluded=()))
+    if incident is None:
+        return
+    if incident.node:
+        close(desk, incident, f"put back by {word.actor}", remember=False)
+    else:
+        common.left(desk, incident, word.node)
+
+
+def judged(desk: Desk, verdict: JobVerdict) -> None:
+    """Let a settled verdict speak: it joins its node's incident, or opens one where nothing else would."""
+    card = desk.node(verdict.node)
+    incident = desk.incident(card.incident)
+    attempt = f"{verdict.job_id}/{verdict.attempt}"
+    if verdict.withdrawn:
+        _taken_back(desk, verdict.node, attempt)
+    elif incident is not None:
+        jobs = tuple(dict.fromkeys((*incident.jobs, attempt)))[:JOBS_MAX]
+        keep(desk, replace(incident, jobs=jobs))
+    elif verdict.basis == "established" and not _is_covered(card, verdict):
+        trait = _said(verdict, attempt)
+        route = desk.policy.route(trouble_of(trait, card))
+        if route is not None and desk.policy.ladders.get(route.ladder):
+            opened(desk, verdict.node, trait)
+
+
+def _is_covered(card: NodeCard, verdict: JobVerdict) -> bool:
+    """Return whether an earlier incident of the node was about what the verdict says."""
+    return card.covered_from_ms - _STORY_MS <= verdict.ended_ms <= card.covered_to_ms + MINUTE_MS
+
+
+def _said(verdict: JobVerdict, attempt: str) -> Trait:
+    return Trait(
+        id=attempt,
+        key=f"verdict:{verdict.rule}:{verdict.code}",
+        fault=f"verdict:{verdict.rule}",
+        cause=verdict.code,
+        cause_class=verdict.cause_class,
+        role="root",
+        severity=1,
+        since_ms=verdict.ended_ms,
+        evidence=verdict.evidence[0] if verdict.evidence else attempt,
+        origin="verdict",
+        rule=verdict.rule,
+        device=verdict.device,
+    )
+
+
+def _taken_back(desk: Desk, node: str, attempt: str) -> None:
+    for trait in desk.node(node).traits:
+        if trait.origin == "verdict" and trait.id == attempt:
+            cleared(desk, node, trait.key, desk.now_ms)

@@ -1,0 +1,294 @@
+"""The remediation state machine: what is wrong with nodes in; incidents and commands out, within hard limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from faultlens import topics
+from faultlens.clock import MINUTE_MS
+from faultlens.codec import Event, fingerprint
+from faultlens.events import (
+    OperatorControl,
+    PlatformIncident,
+    PlatformMaintenance,
+    PlatformRollout,
+    RemediationResult,
+)
+from faultlens.internal import (
+    Announced,
+    Condition,
+    ContextChange,
+    Intervened,
+    JobTrouble,
+    JobVerdict,
+    LaneCensus,
+    NodeFacts,
+)
+from streams.context import Context, apply_change
+from streams.processor import Effects, Emit, Shelf
+from streams.remediation import common, controls, fleet, hanging, incidents, issuing
+from streams.remediation.climbing import advance, followed
+from streams.remediation.closing import close
+from streams.remediation.desk import Desk
+from streams.remediation.policy import Policy
+from streams.remediation.record import (
+    SEEN_BYTES,
+    Card,
+    ClusterCard,
+    CommandCard,
+    HungJob,
+    IncidentCard,
+    Machine,
+    Recent,
+    key_of,
+)
+
+# Conditions that call for nothing: harmless ones, and a node that has yet to be validated.
+_ROLES: Final = frozenset({"root", "unexpected", "trend"})
+_OPEN: Final = frozenset({"accepted", "started"})
+_COUNT_KEPT_MS: Final = 15 * MINUTE_MS
+# Of those that wait for capacity, so many are looked at when some comes back.
+_AT_ONCE: Final = 32
+
+
+class RemediationProcessor:
+    """Steps one cluster; what it knows is kept by node, incident, command and scope (`streams/remediation/record.py`).
+
+    `replayed`: its commands are marked as decided over a recording.
+    """
+
+    name = "remediation"
+    topics = (topics.CONDITIONS, topics.PLATFORM_EVENTS, topics.REMEDIATION_RESULTS, topics.CENSUS)
+    state_type = Card
+    survey_every_ms: int | None = None
+    surveys_while_idle = False
+
+    def __init__(self, policy: Policy, *, replayed: bool = False) -> None:
+        self._policy = policy
+        self._replayed = replayed
+        self._steps: dict[type, Callable[[Desk, Event, Any], None]] = {
+            Condition: _on_condition,
+            NodeFacts: _on_facts,
+            Intervened: _on_intervened,
+            Announced: _on_announced,
+            JobVerdict: _on_verdict,
+            JobTrouble: _on_trouble,
+            LaneCensus: _on_census,
+            OperatorControl: _on_control,
+            RemediationResult: _on_result,
+            PlatformIncident: _on_platform,
+            PlatformRollout: _on_platform,
+            PlatformMaintenance: _on_platform,
+        }
+
+    def key_of(self, event: Event) -> str | None:
+        """Return the cluster."""
+        return event.subject if type(event.data) in self._steps else None
+
+    def on_event(self, event: Event, now_ms: int, context: Context, state: Shelf) -> Effects:
+        """Return what follows from one record about the cluster."""
+        desk = self._desk(event.subject, state, now_ms)
+        if event.type in topics.INPUT_TYPES and _is_known(desk, event):
+            return Effects(None, duplicate=True)
+        self._steps[type(event.data)](desk, event, event.data)
+        return _settled(desk)
+
+    def on_time(self, key: str, now_ms: int, context: Context, state: Shelf) -> Effects:
+        """Return what is due: tolerances, deadlines of commands, verification, words that expire."""
+        card = cast("Card | None", state.get(key))
+        if card is None:
+            return Effects(None)
+        desk = self._desk(card.cluster, state, now_ms)
+        _due(desk, card)
+        return _settled(desk)
+
+    def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
+        """Return nothing: each key wakes by itself."""
+        return ()
+
+    def on_end(self, key: str, now_ms: int, context: Context, state: Shelf) -> Effects:
+        """Return nothing: all is told when it is decided."""
+        return Effects(None)
+
+    def _desk(self, cluster: str, shelf: Shelf, now_ms: int) -> Desk:
+        return Desk(cluster, shelf, now_ms, self._policy, replayed=self._replayed)
+
+
+# --- what every step ends with ---------------------------------------------------------------------------
+
+
+def _settled(desk: Desk) -> Effects:
+    """Return the effects once all that follows from what ended, was let go or came back is done too."""
+    while desk.closed or desk.released:
+        while desk.closed:
+            closed = desk.incident(desk.closed.pop(0))
+            if closed is not None and closed.probe is not None and not closed.domain:
+                common.probed(desk, closed)
+        while desk.released:
+            _let_go(desk, *desk.released.pop(0))
+    if desk.freed:
+        desk.freed = False
+        _look_at_waiting(desk, _AT_ONCE)
+    return desk.effects()
+
+
+def _let_go(desk: Desk, node: str, probe_of: str | None) -> None:
+    """Give a node that leaves a common incident one of its own, if something is still to be done about it."""
+    card = desk.node(node)
+    if card.incident is not None:
+        return
+    if any(trait.role != "trend" for trait in card.traits):
+        incidents.open_for(desk, node, probe_of=probe_of)
+    elif card.taken:
+        incidents.open_return(desk, node)
+
+
+def _move(desk: Desk, incident: IncidentCard) -> None:
+    if incident.domain:
+        common.turned(desk, incident)
+    else:
+        advance(desk, incident)
+
+
+def _look_at_waiting(desk: Desk, most: int) -> None:
+    """Look again at incidents that wait, the longest waiting first; those that wait no more leave the queue."""
+    waiting = desk.own().waiting
+    for incident_id in waiting[:most]:
+        incident = desk.incident(incident_id)
+        if incident is not None and incident.stage != "closed":
+            _move(desk, incident)
+    still = [name for name in waiting if (i := desk.incident(name)) is not None and i.waits is not None]
+    own = desk.own()
+    if tuple(still) != own.waiting:
+        desk.put(replace(own, waiting=tuple(still)))
+
+
+# --- records -------------------------------------------------------------------------------------------
+
+
+def _is_known(desk: Desk, event: Event) -> bool:
+    """Return whether the record came before, and note that it did."""
+    own, mark = desk.own(), fingerprint(event.source, event.id)
+    at = own.seen.find(mark)
+    while at >= 0 and at % len(mark):
+        at = own.seen.find(mark, at + 1)
+    if at >= 0:
+        return True
+    desk.put(replace(own, seen=(own.seen + mark)[-SEEN_BYTES:]))
+    return False
+
+
+def _on_condition(desk: Desk, event: Event, data: Condition) -> None:
+    observation = data.observation
+    trait = incidents.trait_of(observation)
+    if data.phase == "cleared":
+        incidents.cleared(desk, data.node, trait.key, observation.until_ms or data.at_ms)
+    elif observation.role in _ROLES and not observation.synthetic:
+        incidents.opened(desk, data.node, trait)
+
+
+def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
+    card = desk.node(data.node)
+    gone = data.state == "removed"
+    card = replace(card, facts=data, taken=card.taken and not gone, traits=() if gone else card.traits)
+    fleet.keep(desk, card)
+    incident = desk.incident(card.incident)
+    if incident is None:
+        return
+    if gone:
+        close(desk, incident, "the node is gone") if incident.node else common.left(desk, incident, data.node)
+    elif incident.node:
+        hanging.held(desk, data)
+        advance(desk, incident)
+
+
+def _on_intervened(desk: Desk, event: Event, data: Intervened) -> None:
+    incidents.intervened(desk, data)
+
+
+def _on_announced(desk: Desk, event: Event, data: Announced) -> None:
+    incidents.announced(desk, data)
+
+
+def _on_verdict(desk: Desk, event: Event, data: JobVerdict) -> None:
+    incidents.judged(desk, data)
+
+
+def _on_trouble(desk: Desk, event: Event, data: JobTrouble) -> None:
+    hanging.troubled(desk, data)
+
+
+def _on_census(desk: Desk, event: Event, data: LaneCensus) -> None:
+    own = desk.own()
+    kept = {lane: count for lane, count in own.lanes.items() if desk.now_ms - count[0] <= _COUNT_KEPT_MS}
+    desk.put(replace(own, lanes={**kept, data.lane: (data.at_ms, data.covered, data.on_time)}))
+
+
+def _on_control(desk: Desk, event: Event, data: OperatorControl) -> None:
+    desk.put(controls.noted(controls.lapsed(desk.own(), desk.now_ms), data, desk.now_ms))
+    _look_at_waiting(desk, len(desk.own().waiting))
+
+
+def _on_platform(desk: Desk, event: Event, data: PlatformIncident | PlatformRollout | PlatformMaintenance) -> None:
+    own = desk.own()
+    change = ContextChange(
+        desk.cluster,
+        event.time_ms,
+        incident=replace(data, message=None) if isinstance(data, PlatformIncident) else None,
+        rollout=data if isinstance(data, PlatformRollout) else None,
+        maintenance=data if isinstance(data, PlatformMaintenance) else None,
+    )
+    desk.put(replace(own, context=apply_change(own.context, change, arrived_ms=desk.now_ms)))
+    if isinstance(data, PlatformIncident):
+        common.explained(desk, data)
+    _look_at_waiting(desk, len(own.waiting))
+
+
+def _on_result(desk: Desk, event: Event, data: RemediationResult) -> None:
+    command = desk.issued(data.command_id)
+    if command is None or data.state == "expired":
+        return
+    if command.ended_ms:
+        issuing.late(desk, command, data.state)
+    elif data.state in _OPEN:
+        issuing.heard(desk, command, data)
+    else:
+        _ended(desk, issuing.ended(desk, command, data.state, data.reason or ""))
+
+
+def _ended(desk: Desk, command: CommandCard) -> None:
+    """Go on with the incident that the command was a step of, and with the one that its node is in by now."""
+    incident = desk.incident(command.incident)
+    if incident is not None and incident.stage != "closed":
+        _move(desk, followed(desk, incident, command))
+    if not command.node:
+        return
+    issuing.tend(desk, command, incidents.watched_until_ms(desk, command.node))
+    now_in = desk.incident(desk.node(command.node).incident)
+    if now_in is not None and now_in.id != command.incident:
+        _move(desk, now_in)
+
+
+# --- time ----------------------------------------------------------------------------------------------
+
+
+def _due(desk: Desk, card: Card) -> None:
+    if isinstance(card, IncidentCard):
+        if card.stage == "closed":
+            desk.drop(key_of(card))
+        else:
+            _move(desk, card)
+    elif isinstance(card, CommandCard):
+        if card.ended_ms:
+            desk.drop(key_of(card))
+        else:
+            _ended(desk, issuing.overdue(desk, card))
+    elif isinstance(card, ClusterCard):
+        desk.put(controls.lapsed(card, desk.now_ms))
+        _look_at_waiting(desk, len(card.waiting))
+    elif isinstance(card, HungJob | Machine | Recent):
+        desk.drop(key_of(card))
