@@ -98,7 +98,6 @@ class Observation(Data, frozen=True):
     role: str
     severity: int
     meaning: str
-    hint: str = ""
     open: bool = False
     until_ms: int | None = None
     device: DeviceRef | None = None
@@ -120,6 +119,7 @@ class Observation(Data, frozen=True):
     gpu_family: str | None = None
     driver_version: str | None = None
     pid: int | None = None
+    hint: str = ""
 
 
 class OtherUse(Data, frozen=True):
