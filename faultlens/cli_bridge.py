@@ -68,6 +68,7 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
             events,
             memory,
             look_back_s=look_back_s,
+            every_s=every_s,
         )
         while not stop.is_set():
             try:

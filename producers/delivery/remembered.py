@@ -16,7 +16,7 @@ _SCHEMA: Final = "CREATE TABLE IF NOT EXISTS told (mark BLOB PRIMARY KEY, at_ms 
 
 
 class Remembered:
-    """A set of (source, id) with when each was told last."""
+    """A set of (source, id) with when each was told, or last said to be still there."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -26,17 +26,17 @@ class Remembered:
         except (sqlite3.Error, OSError) as error:
             raise WorldError(f"{path} cannot be used: {error}") from error
 
-    def unknown(self, events: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Return those (source, id) that were not told yet."""
+    def known(self, events: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """Return those (source, id) that were told, with when they were remembered last."""
         marks = {fingerprint(source, id_): (source, id_) for source, id_ in events}
-        known: set[bytes] = set()
+        known: dict[tuple[str, str], int] = {}
         keys = list(marks)
         for begin in range(0, len(keys), _AT_ONCE):
             some = keys[begin : begin + _AT_ONCE]
             asked = ",".join("?" * len(some))
-            rows = self._file.execute(f"SELECT mark FROM told WHERE mark IN ({asked})", some)  # noqa: S608 - only ?s
-            known.update(mark for (mark,) in rows)
-        return {name for mark, name in marks.items() if mark not in known}
+            question = f"SELECT mark, at_ms FROM told WHERE mark IN ({asked})"  # noqa: S608 - only ?s
+            known.update((marks[mark], at_ms) for mark, at_ms in self._file.execute(question, some))
+        return known
 
     def add(self, events: Iterable[tuple[str, str]], at_ms: int) -> None:
         """Remember that these were told, or are still seen."""

@@ -9,14 +9,18 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from faultlens.clock import DAY_MS, SECOND_MS
-from faultlens.codec import Event
+from faultlens.codec import Event, event_of, stable_id
+from faultlens.events import JobAlive
 from producers.slurm.importing import Export, import_slurm
-from producers.slurm.job_events import Names
+from producers.slurm.job_events import SOURCE, Names
 
 # Accounting is asked for this long back each time: ends are corrected, and slurmdbd may have been away meanwhile.
 LOOK_BACK_S: Final = 2 * DAY_MS // SECOND_MS
 # What accounting does not show any more cannot come again; jobs that run longer are seen each time.
 FORGOTTEN_AFTER_MS: Final = 14 * DAY_MS
+# What is still seen is written down again once a day, and not at every look.
+REMEMBERED_AGAIN_MS: Final = DAY_MS
+ALIVE_EVERY_S: Final = 60.0
 
 
 class Sink(Protocol):
@@ -28,7 +32,7 @@ class Sink(Protocol):
 class Memory(Protocol):
     """Which events were told already."""
 
-    def unknown(self, events: list[tuple[str, str]]) -> set[tuple[str, str]]: ...
+    def known(self, events: list[tuple[str, str]]) -> dict[tuple[str, str], int]: ...
     def add(self, events: list[tuple[str, str]], at_ms: int) -> None: ...
     def forget(self, before_ms: int) -> None: ...
 
@@ -56,13 +60,17 @@ class SlurmBridge:
         memory: Memory,
         *,
         look_back_s: int = LOOK_BACK_S,
+        every_s: float = ALIVE_EVERY_S,
         zone: tzinfo | None = None,
     ) -> None:
+        """`every_s`: how far apart two looks are; signs of life cannot come more often."""
         self._ask = ask
         self._names = names
         self._sink = sink
         self._memory = memory
         self._look_back_s = look_back_s
+        self._alive_s = max(ALIVE_EVERY_S, every_s)
+        self._alive_ms = 0
         self._zone = zone
 
     def poll(self, now_ms: int) -> Polled:
@@ -70,11 +78,21 @@ class SlurmBridge:
         since = f"now-{self._look_back_s}seconds"
         imported = import_slurm(self._ask(since), self._names, zone=self._zone)
         by_name = {(event.source, event.id): event for event in imported.events}
-        new = self._memory.unknown(list(by_name))
-        for name, event in by_name.items():
-            if name in new:
-                # It arrives now, whatever a recording of it would say.
-                self._sink.put(replace(event, recorded_ms=None))
-        self._memory.add(list(by_name), now_ms)
+        known = self._memory.known(list(by_name))
+        new = [name for name in by_name if name not in known]
+        for name in new:
+            # It arrives now, whatever a recording of it would say.
+            self._sink.put(replace(by_name[name], recorded_ms=None))
+        fading = [name for name, at_ms in known.items() if at_ms <= now_ms - REMEMBERED_AGAIN_MS]
+        self._memory.add([*new, *fading], now_ms)
         self._memory.forget(now_ms - FORGOTTEN_AFTER_MS)
+        if now_ms - self._alive_ms >= self._alive_s * SECOND_MS:
+            self._alive_ms = now_ms
+            for job_id, attempt in imported.running:
+                self._sink.put(self._alive(job_id, attempt, now_ms))
         return Polled(len(new), len(by_name), sum(len(lines) for lines in imported.bad.values()))
+
+    def _alive(self, job_id: str, attempt: int, at_ms: int) -> Event:
+        """Return a sign of life, by the controller's word."""
+        id_ = stable_id("slurm", self._names.cluster, "JobAlive", job_id, attempt, at_ms)
+        return event_of(JobAlive(job_id, attempt, self._alive_s), source=SOURCE, id_=id_, time_ms=at_ms)

@@ -16,6 +16,7 @@ from producers.slurm.job_events import Names, in_order, job_events
 from producers.slurm.node_events import node_events, restarts_show
 from producers.slurm.outages import Outages, read_outages
 from producers.slurm.outcomes import ended
+from producers.slurm.states import RUNNING
 from producers.slurm.surroundings import Surroundings
 from producers.slurm.tables import BadLine
 from producers.slurm.times import TimeReader
@@ -52,12 +53,16 @@ class Counts(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """The events in the order of their arrival, what was left out, and what should be said about the export."""
+    """The events in the order of their arrival, what was left out, and what should be said about the export.
+
+    `running`: the attempts (job id, number) that the controller says are running.
+    """
 
     events: list[Event]
     bad: dict[str, list[BadLine]]
     counts: Counts
     warnings: list[str]
+    running: list[tuple[str, int]] = []
 
 
 def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) -> Imported:
@@ -89,6 +94,12 @@ def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) ->
         },
         counts=_counts(read),
         warnings=list(_warnings(read, assumed=zone is None)),
+        running=[
+            (names.of(attempt.job_id), attempt.number)
+            for job in history.jobs
+            for attempt in job.attempts
+            if attempt.known is not None and attempt.known.state.name in RUNNING and attempt.first.nodes
+        ],
     )
 
 

@@ -104,7 +104,8 @@ class _Teller:
         for before, after in zip(attempt.stretches, attempt.stretches[1:], strict=False):
             yield self._resized(attempt, before, after)
         if end is not None:
-            yield self.say(self._ended(attempt, end), end.end_ms, number)
+            # An end that turns out to be another one is told again.
+            yield self.say(self._ended(attempt, end), end.end_ms, number, end.outcome)
 
     def _allocated(self, attempt: Attempt, slots: list[Slot]) -> Iterator[Event]:
         parts = [slots[at : at + SLOTS_PER_PART] for at in range(0, len(slots), SLOTS_PER_PART)]

@@ -52,6 +52,8 @@ ENDED: Final = frozenset(
         "TIMEOUT",
     }
 )
+# It holds its nodes, and its processes are there.
+RUNNING: Final = frozenset({"RUNNING", "SUSPENDED", "SIGNALING", "RESIZING", "STOPPED"})
 # After these the same job may run again; after any other end a later record with the same id is another job.
 GOES_ON: Final = frozenset(
     {"BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL", "PREEMPTED", "REQUEUED", "RESIZING", "SPECIAL_EXIT"}

@@ -9,6 +9,7 @@ import pytest
 from faultlens.clock import DAY_MS
 from faultlens.codec import Event
 from faultlens.errors import WorldError
+from faultlens.events import JobAlive
 from producers.delivery.remembered import Remembered
 from producers.slurm.bridge import FORGOTTEN_AFTER_MS, SlurmBridge
 from producers.slurm.importing import Export, import_slurm
@@ -86,14 +87,67 @@ def test_what_is_not_seen_any_more_is_forgotten_and_what_is_seen_is_not(memory: 
     memory.add([("s", "old"), ("s", "new")], NOW_MS)
     memory.add([("s", "new")], NOW_MS + DAY_MS)
     memory.forget(NOW_MS + 1)
-    assert memory.unknown([("s", "old"), ("s", "new")]) == {("s", "old")}
+    assert memory.known([("s", "old"), ("s", "new")]).keys() == {("s", "new")}
     assert FORGOTTEN_AFTER_MS > DAY_MS
 
 
 def test_thousands_are_asked_for_at_once(memory: Remembered) -> None:
     names = [("s", str(number)) for number in range(3_000)]
     memory.add(names[::2], NOW_MS)
-    assert memory.unknown(names) == set(names[1::2])
+    assert memory.known(names).keys() == set(names[::2])
+
+
+class Counting:
+    """Counts what is written into a memory."""
+
+    def __init__(self, memory: Remembered) -> None:
+        self._memory = memory
+        self.known = memory.known
+        self.forget = memory.forget
+        self.written: list[int] = []
+
+    def add(self, events: list[tuple[str, str]], at_ms: int) -> None:
+        self.written.append(len(events))
+        self._memory.add(events, at_ms)
+
+
+def test_what_is_still_seen_is_written_down_once_a_day_and_not_at_every_look(memory: Remembered) -> None:
+    counting = Counting(memory)
+    bridge = SlurmBridge(lambda _: export(), NAMES, Kept(), counting)
+    for late_ms in (0, 30_000, 60_000, DAY_MS, DAY_MS + 30_000):
+        bridge.poll(NOW_MS + late_ms)
+    seen = counting.written[0]
+    assert counting.written == [seen, 0, 0, seen, 0]
+
+
+RUNNING_JOB = (
+    "JobId=7 JobName=train\n   UserId=ann(1000) GroupId=ann(1000) Priority=1 JobState=RUNNING Reason=None"
+    " Requeue=1 Restarts=0 ExitCode=0:0 SubmitTime=1795959000 StartTime=1795959100 EndTime=1795999100"
+    " Partition=batch NodeList=node1 NumNodes=1 TRES=cpu=1,gres/gpu=1"
+)
+
+
+def test_what_the_controller_says_is_running_is_alive_once_a_minute_until_it_is_not() -> None:
+    running = [Export(["JobID|State|Start|End"], jobs=RUNNING_JOB.split("\n")) for _ in range(4)]
+    answers = [*running, Export(["JobID|State|Start|End"])]
+    kept = Kept()
+    bridge = SlurmBridge(lambda _: answers.pop(0), NAMES, kept, NoMemory())
+    for late_s in (0, 30, 60, 120, 180):
+        bridge.poll(NOW_MS + late_s * 1_000)
+    alive = [event for event in kept.events if isinstance(event.data, JobAlive)]
+    assert [(event.subject, event.time_ms - NOW_MS) for event in alive] == [("7", 0), ("7", 60_000), ("7", 120_000)]
+    assert {event.data.interval_s for event in alive if isinstance(event.data, JobAlive)} == {60.0}
+
+
+class NoMemory:
+    def known(self, events: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        return dict.fromkeys(events, NOW_MS)
+
+    def add(self, events: list[tuple[str, str]], at_ms: int) -> None:
+        return
+
+    def forget(self, before_ms: int) -> None:
+        return
 
 
 def test_a_place_that_cannot_be_written_is_the_world_s_failure(tmp_path: Path) -> None:
