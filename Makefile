@@ -7,6 +7,10 @@ DAYS ?= 8
 INTERVAL_S ?= 600
 SEEDS ?= 20
 FIRST ?= 1
+# What brings a cluster up on loopback: a folder with up.sh, down.sh and lib.sh. And where it keeps its state.
+LAB_KUBERNETES ?= ../shared/tools/kubernetes
+LAB_SLURM ?= ../shared/tools/slurm
+DRILL_STATE ?= /tmp/faultlens-drill
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,10 +19,10 @@ INSTALLED := $(VENV)/installed
 QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs simulate soak bench clean
+.PHONY: help install demo test lint types format docs simulate soak drill-kubernetes drill-slurm-jobs bench clean
 
 help: ## What there is
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
 install: $(INSTALLED) ## The program with an embedded ClickHouse, Kafka clients and what its tests need, in .venv
 
@@ -59,6 +63,12 @@ simulate: $(INSTALLED) ## A fleet with known causes, and how right the verdicts 
 
 soak: $(INSTALLED) ## Kills, freezes and lost brokers on a real Kafka: SEEDS of them, from the FIRST on
 	@FAULTLENS_SOAK=$(SEEDS) FAULTLENS_SOAK_FIRST=$(FIRST) $(BIN)/pytest -q -x tests/integration/test_live_kills.py tests/integration/test_sink_kafka.py
+
+drill-kubernetes: $(INSTALLED) ## Twenty jobs on a real control plane (LAB_KUBERNETES brings it up), judged live: 10 minutes
+	@nice $(BIN)/python -m tests.drills.kubernetes $(LAB_KUBERNETES) $(DRILL_STATE)/kubernetes
+
+drill-slurm-jobs: $(INSTALLED) ## Thirty jobs on a real Slurm (LAB_SLURM brings it up, as root), judged live: 10 minutes
+	@nice $(BIN)/python -m tests.drills.slurm $(LAB_SLURM) $(DRILL_STATE)/slurm
 
 bench: $(INSTALLED) ## What it does a second, beside what else one would use
 	@for file in bench/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done

@@ -47,6 +47,7 @@ VERBS: Final[dict[str, Verb]] = {
     "explain-log": Verb("faultlens.cli_explain_log", "explain_log", "Say what broke, by a job's log alone."),
     "catalogue": Verb("faultlens.cli_catalogue", "app", "Say what a fault code means, and on which GPUs and drivers."),
     "agent": Verb("faultlens.cli_agent", "agent", "Report this node's health, and the faults its kernel tells of."),
+    "validate-node": Verb("faultlens.cli_validate", "validate_node", "Test this node before it takes work."),
     "npd-check": Verb("faultlens.cli_agent", "npd_check", "Make one check as a plugin of node-problem-detector."),
     "bridge": Verb("faultlens.cli_bridge", "app", "Tell what Kubernetes or Slurm know, as it happens."),
     "ingest": Verb("faultlens.cli_ingest", "ingest", "Take events over HTTP, for who cannot reach Kafka."),

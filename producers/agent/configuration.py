@@ -34,8 +34,20 @@ class Dcgm(_Strict):
     timeout_s: Annotated[float, Field(gt=0, le=120)] = 8.0
 
 
+class Validation(_Strict):
+    """What a node must do before it takes work: pass its test in this boot, and so many good reports after it.
+
+    `deadline_s`: how long one test may take; `retest_every_s`: how often an idle node is tested again.
+    """
+
+    good_reports: Annotated[int, Field(ge=0, le=1_000)] = 3
+    deadline_s: Annotated[float, Field(ge=1, le=7_200)] = 300.0
+    retest_every_s: Annotated[float, Field(ge=600, le=30 * 86_400)] = 86_400.0
+    dcgm_level: Annotated[int, Field(ge=1, le=4)] = 2
+
+
 class Configuration(_Strict):
-    """`agent.yaml`. `not_needed` names checks, each with the reason, each with the reason."""
+    """`agent.yaml`. `not_needed` names checks, each with the reason."""
 
     cluster: Text
     node: Text = Field(default_factory=socket.gethostname)
@@ -53,6 +65,7 @@ class Configuration(_Strict):
     ib_links: Links | None = None
     efa_links: Links | None = None
     dcgm: Dcgm | None = None
+    validation: Validation | None = None
     fabric_manager: tuple[Text, ...] = ("nv-fabricmanager",)
     persistence: tuple[Text, ...] | None = None
     container_runtime: tuple[Text, ...] | None = None

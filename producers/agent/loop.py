@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic
@@ -16,9 +15,11 @@ from faultlens.catalogue import load_catalogue
 from faultlens.codec import Event
 from faultlens.errors import WorldError
 from faultlens.events import Check
+from producers.agent import validation
 from producers.agent.configuration import Configuration
 from producers.agent.kernel import KernelWatch, KmsgDevice
 from producers.agent.probe import Looked
+from producers.agent.probes.sysfs import boot_id_of_this_host
 from producers.agent.probes.table import MODULES, off_checks, probes_of
 from producers.agent.reporting import report
 from producers.agent.running import Runner
@@ -29,7 +30,6 @@ from producers.kernel_log.scanning import Scanner
 from producers.kernel_log.stamps import LogClock
 
 KERNEL_EVERY_S: Final = 0.5
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _log: Final = structlog.get_logger("faultlens.agent")
 
 
@@ -83,7 +83,7 @@ class Agent:
         """Look at everything once, send the report and return it."""
         looked = self._runner.run(self._probes)
         own = [*self._off, self._kernel.check(), self._own_check()]
-        looked = Looked([*looked.checks, *own], looked.devices, looked.driver_version)
+        looked = self._with_validation(Looked([*looked.checks, *own], looked.devices, looked.driver_version))
         with self._lock:
             event, self._memory = report(
                 self._configuration, self._memory, looked, version=self._version, at_ms=self._now_ms()
@@ -91,6 +91,24 @@ class Agent:
         self._sink.put(event)
         self._save()
         return event
+
+    def _with_validation(self, looked: Looked) -> Looked:
+        """Return what was seen with whether the node may take work, where it must prove itself before."""
+        wanted = self._configuration.validation
+        if wanted is None:
+            return looked
+        with self._lock:
+            count = self._memory.good_reports
+            if validation.good(looked.checks):
+                count = min(count + 1, wanted.good_reports)
+            elif count < wanted.good_reports:
+                count = 0
+            self._memory = replace(self._memory, good_reports=count)
+            boot_id = self._memory.boot_id
+        tested = validation.load_tested(validation.record_path(self._configuration))
+        machine = validation.machine_of(self._configuration)
+        check = validation.standing(wanted, tested, boot_id=boot_id, machine=machine, good_reports=count)
+        return Looked([*looked.checks, check], looked.devices, looked.driver_version)
 
     # --- the kernel's log ------------------------------------------------------------------------------
 
@@ -130,7 +148,7 @@ class Agent:
         now_ms = self._now_ms()
         memory = load_memory(self._path)
         boot_ms = now_ms - round(monotonic() * 1_000)
-        return started(memory, now_ms, boot_id=BOOT_ID.read_text("ascii").strip(), boot_ms=boot_ms)
+        return started(memory, now_ms, boot_id=boot_id_of_this_host(), boot_ms=boot_ms)
 
     def _own_check(self) -> Check:
         """Return how the agent is. Its own trouble is told, and takes no node out of work."""

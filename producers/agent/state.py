@@ -21,7 +21,7 @@ LOOP_MS: Final = 15 * MINUTE_MS
 class Memory(Struct, frozen=True, omit_defaults=True):
     """`checks`: the names reported last; `starts_ms`: the newest starts of the agent; `boot_ms`: when the host booted,
     as it was first reckoned, so that a line's moment is the same in every run; `told_inventory`: the boot and the GPUs
-    whose inventory was sent."""
+    whose inventory was sent; `good_reports`: in a row since the boot, until there were as many as are asked for."""
 
     boot_id: str = ""
     boot_ms: int = 0
@@ -31,6 +31,7 @@ class Memory(Struct, frozen=True, omit_defaults=True):
     starts_ms: tuple[int, ...] = ()
     told_inventory: str = ""
     gpus: int = 0
+    good_reports: int = 0
 
 
 def load_memory(path: Path) -> Memory:

@@ -53,8 +53,12 @@ class Api:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json"},
         )
-        with urlopen(request, timeout=20, context=self._tls) as answer:  # noqa: S310
-            return json.loads(answer.read())
+        try:
+            with urlopen(request, timeout=20, context=self._tls) as answer:  # noqa: S310
+                return json.loads(answer.read())
+        except HTTPError as error:
+            error.msg = f"{error.msg}: {error.read()[:500].decode('utf-8', 'replace')}"
+            raise
 
     def make(self, path: str, thing: dict[str, Any]) -> Any:
         """Make an object; one that is there already stays as it is."""

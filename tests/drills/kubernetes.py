@@ -308,7 +308,7 @@ def removed_device(player: Player, name: str) -> None:
     for restart in range(6):
         sleep(2)
         done = {"exitCode": 1, "reason": "Error", "startedAt": begun, "finishedAt": now()}
-        sick = {"allocatedResourcesStatus": [{"name": "claim:gpu/gpu", "resources": health}]}
+        sick = {"allocatedResourcesStatus": [{"name": "claim:gpu", "resources": health}]}
         player.api.patch_pod(pod, {"containerStatuses": [container({"terminated": done}, restart, **sick)]})
         player.fails(
             name, "hardware", "gpu", attempt=restart + 1, node="bare-2", device=device, what="its device was removed"
@@ -344,7 +344,7 @@ JOBS: Final[tuple[tuple[str, dict[str, Any], Callable[[Player, str], None]], ...
     ("j17", {"pods": 4}, gang),
     ("j18", {"pods": 4, "backoff": 3}, gang_survives),
     ("j19", {"backoff": 3}, tried_again),
-    ("j20", {"node": "bare-2", "limits": {}, "container": {"resources": {"claims": [{"name": "gpu"}]}},
+    ("j20", {"node": "bare-2", "backoff": 20, "limits": {}, "container": {"resources": {"claims": [{"name": "gpu"}]}},
              "pod": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
                      "restartPolicy": "OnFailure"}},
      removed_device),

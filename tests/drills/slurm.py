@@ -66,6 +66,8 @@ def users_own(player: Player) -> None:
         ("segfault", "srun bash -c 'kill -SEGV $$'", "app.crash"),
         ("missing", "srun /no/such/program", ""),
         ("killed", "srun bash -c 'kill -KILL $$'", ""),
+        ("aborted", "srun bash -c 'kill -ABRT $$'", "app.crash"),
+        ("status143", "exit 143", ""),
     ):
         player.fails(player.job(name, script), "user", codes, what=name)
     player.fails(player.job("eater", f"srun {EATER}", "--mem=60M"), "user", "app.oom.host", what="out of memory")

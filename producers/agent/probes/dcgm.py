@@ -20,20 +20,21 @@ def look_at_health(program: str, timeout_s: float) -> list[Check]:
     path = shutil.which(program)
     if path is None:
         raise MissingError(f"{program} is not installed")
-    if not watches(_said(path, timeout_s, "health", "--fetch", "--json")):
+    if not watches(said(path, timeout_s, "health", "--fetch", "--json")):
         raise MissingError(f"no health watch is set: run {program} health --set a")
-    return judge(_said(path, timeout_s, "health", "--check", "--json"))
+    return judge(said(path, timeout_s, "health", "--check", "--json"))
 
 
-def _said(path: str, timeout_s: float, *arguments: str) -> Any:
+def said(path: str, timeout_s: float, *arguments: str) -> Any:
+    """Return what `dcgmi` answers in JSON. ValueError: it answers something else."""
     command = [path, *arguments]
     done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603
     output = done.stdout[:MAX_OUTPUT_BYTES]
     try:
         return json.loads(output)
     except ValueError:
-        said = (done.stderr or output)[:200].decode("utf-8", "replace").strip()
-        raise ValueError(f"{' '.join(arguments)} answered no JSON (exit status {done.returncode}): {said}") from None
+        told = (done.stderr or output)[:200].decode("utf-8", "replace").strip()
+        raise ValueError(f"{' '.join(arguments)} answered no JSON (exit status {done.returncode}): {told}") from None
 
 
 def watches(answer: Any) -> bool:
@@ -45,11 +46,11 @@ def judge(answer: Any) -> list[Check]:
     """Return the check of what `health --check` answers. ValueError: it is not what DCGM is known to answer."""
     body = answer.get("body") if isinstance(answer, dict) else None
     overall = body.get("Overall Health") if isinstance(body, dict) else None
-    said = str(overall.get("value") if isinstance(overall, dict) else overall).lower()
-    if said not in _STATUS:
-        raise ValueError(f"no “Overall Health” that is known in the answer: {said[:40]!r}")
+    word = str(overall.get("value") if isinstance(overall, dict) else overall).lower()
+    if word not in _STATUS:
+        raise ValueError(f"no “Overall Health” that is known in the answer: {word[:40]!r}")
     told = "; ".join(_errors(overall))[:400] if isinstance(overall, dict) else ""
-    return [Check("dcgm", "gpu", _STATUS[said], message=told or None)]
+    return [Check("dcgm", "gpu", _STATUS[word], message=told or None)]
 
 
 def _errors(node: Any) -> Iterator[str]:

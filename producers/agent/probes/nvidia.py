@@ -77,6 +77,14 @@ def count_on_bus(devices: Path) -> int:
     )
 
 
+def look_at_idle() -> list[Check]:
+    """Say whether no process computes on any GPU."""
+    nvml = library()
+    busy = [str(gpu.index) for gpu, handle in gpus(nvml) if nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    told = f"GPUs {', '.join(busy)} are in use" if busy else None
+    return [Check("gpu_idle", "gpu", "warn" if busy else "pass", message=told)]
+
+
 def gpus(nvml: Any) -> list[tuple[Gpu, Any]]:
     """Return each GPU with the library's handle of it."""
     found = []
