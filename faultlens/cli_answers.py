@@ -33,6 +33,8 @@ from slo.why import as_text as story_as_text
 from slo.wording import listed, minute, printable
 
 EXIT_BAD: Final = 1
+# The status page has an embedded store open for a second or two at a time.
+PATIENCE_S: Final = 10.0
 NAMES_SHOWN: Final = 20
 LONGEST_WINDOW_MS: Final = 400 * 24 * 3_600_000
 RENDERERS: Final = {"html": render_html, "md": render_markdown, "json": render_json}
@@ -54,7 +56,7 @@ def opened(dsn: str | None) -> Iterator[Store]:
         raise WorldError(
             f"there is no store at {place}: fill it with `faultlens replay FILE`, or name another by --store"
         )
-    with open_store(dsn or load_settings().store) as store:
+    with open_store(dsn or load_settings().store, patience_s=PATIENCE_S) as store:
         if dsn is None:
             _tell_which(store)
         yield store

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 from typing import Any, Final, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from faultlens.clock import monotonic_s
 from faultlens.errors import ConfigurationError, FaultlensError, WorldError
 from faultlens.settings import PREFIX, Settings, load_settings
 from faultlens.store_failures import SCHEMA, failure_class
@@ -23,6 +25,7 @@ Parameters = Mapping[str, object]
 INSTALL: Final = "pip install 'faultlens[store]'"
 # A history that is replayed touches more months than the engine's default allows one insert to (100).
 _SETTINGS: Final = {"max_partitions_per_insert_block": 0}
+_LOOK_EVERY_S: Final = 0.05
 # What the engine leaves in a directory that holds no table yet.
 _ENGINES_OWN: Final = frozenset({"tmp", "status"})
 _FORMS: Final = "chdb:///absolute/path, a path, or clickhouse://user@host:8123/database (clickhouses:// for TLS)"
@@ -241,16 +244,17 @@ def _refusals(table: str) -> Iterator[None]:
         raise RejectedRowsError(f"{table} takes no such row: {_first_line(error)}") from error
 
 
-def open_store(dsn: str, *, password: str | None = None) -> Store:
+def open_store(dsn: str, *, password: str | None = None, patience_s: float = 0.0) -> Store:
     """Open the store that `dsn` names, making an embedded one's directory; its tables are made by `sinks.migrate`.
 
-    A server's password is taken from the settings unless given. ConfigurationError: the DSN is wrong or the driver is
+    One process at a time can open an embedded one: another one is waited for as long as `patience_s`. A server's
+    password is taken from the settings unless given. ConfigurationError: the DSN is wrong or the driver is
     not installed; WorldError: the store cannot be reached or is open elsewhere.
     """
     place = parse_dsn(dsn)
     driver = _driver()
     if isinstance(place, Embedded):
-        return Store(_open_embedded(driver, place), place)
+        return Store(_open_embedded(driver, place, patience_s), place)
     settings = load_settings()
     given = settings.password() if password is None else password
     return Store(_open_server(driver, place, given, _tls_options(place, settings, given)), place)
@@ -271,7 +275,7 @@ def _driver() -> Any:
     return clickhouse_connect
 
 
-def _open_embedded(driver: Any, place: Embedded) -> Any:
+def _open_embedded(driver: Any, place: Embedded, patience_s: float) -> Any:
     try:
         place.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -281,7 +285,7 @@ def _open_embedded(driver: Any, place: Embedded) -> Any:
     found = {entry.name for entry in place.path.iterdir()}
     if found - _ENGINES_OWN and "metadata" not in found:
         raise ConfigurationError(f"{place.path} holds other files and no store: name a new or empty directory")
-    if holder := _holder(place.path / "status"):
+    if holder := _waited_for(place.path / "status", patience_s):
         raise WorldError(
             f"the store at {place} is open in another process ({holder}): stop that one, or use another directory"
         )
@@ -291,6 +295,14 @@ def _open_embedded(driver: Any, place: Embedded) -> Any:
         raise ConfigurationError(f"chDB, the embedded store, is not installed: {INSTALL}") from None
     except Exception as error:  # the engine raises whatever it likes; all of it means that it did not open
         raise WorldError(_why_not_opened(place, str(error))) from error
+
+
+def _waited_for(status: Path, patience_s: float) -> str:
+    """Return who still holds the engine's lock after so long, empty as soon as nobody does."""
+    until_s = monotonic_s() + patience_s
+    while (holder := _holder(status)) and monotonic_s() < until_s:
+        sleep(_LOOK_EVERY_S)
+    return holder
 
 
 def _holder(status: Path) -> str:

@@ -63,8 +63,14 @@ class RuleRecord:
 
 def labels(reader: Reader, *, cluster: str = "", from_ms: int = _EVER[0], to_ms: int = _EVER[1]) -> tuple[Label, ...]:
     """Return the last word on each failure that was said in a time, newest first, at most 100,000."""
-    params = {"cluster": cluster, "from": from_ms, "to": to_ms, "limit": LIMIT}
+    params = {"cluster": cluster, "job": "", "from": from_ms, "to": to_ms, "limit": LIMIT}
     return tuple(_label(row) for row in ask(reader, "labels", params))
+
+
+def held_of_job(reader: Reader, job_id: str, attempt: int) -> tuple[Label, ...]:
+    """Return the last words on an attempt: on its end, and on each loss that it survived."""
+    params = {"cluster": "", "job": job_id, "from": _EVER[0], "to": _EVER[1], "limit": LIMIT}
+    return tuple(label for label in map(_label, ask(reader, "labels", params)) if label.key.attempt == attempt)
 
 
 def _label(row: Mapping[str, Any]) -> Label:

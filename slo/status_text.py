@@ -37,7 +37,7 @@ def as_text(found: Sequence[Standing], view: View, scope: str, objectives: Objec
     lines = [f"Objectives of {scope}, as of {minute(view.as_of_ms)}", ""]
     lines += _aligned([HEADS, *(_row(standing) for standing in found)])
     for standing in found:
-        details = list(_details(standing))
+        details = list(detail_lines(standing))
         if details:
             lines += ["", standing.objective.title, *(f"  {line}" for line in details)]
     if objectives.never_fire:
@@ -89,7 +89,8 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _details(standing: Standing) -> Iterator[str]:
+def detail_lines(standing: Standing) -> Iterator[str]:
+    """What an objective says beyond its line of the table."""
     measure, streamed, objective = standing.measure, standing.streamed, standing.objective
     counted = measure or streamed
     if counted is None or not counted.total:

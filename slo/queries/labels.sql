@@ -59,7 +59,8 @@ LEFT JOIN own AS o ON t.job_id = o.job_id AND t.attempt = o.attempt AND t.loss =
 LEFT JOIN attributions_latest AS l ON t.job_id = l.job_id AND t.attempt = l.attempt AND t.loss = l.loss
 LEFT JOIN jobs AS j ON t.job_id = j.job_id
 LEFT JOIN (SELECT job_id, attempt, cluster FROM attempts) AS a ON t.job_id = a.job_id AND t.attempt = a.attempt
-WHERE ({cluster:String} = '' OR if(a.cluster = '', j.cluster, a.cluster) = {cluster:String})
+WHERE ({job:String} = '' OR t.job_id = {job:String})
+    AND ({cluster:String} = '' OR if(a.cluster = '', j.cluster, a.cluster) = {cluster:String})
     AND t.at >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')
     AND t.at < fromUnixTimestamp64Milli({to:Int64}, 'UTC')
 ORDER BY at_ms DESC, job_id, attempt, loss

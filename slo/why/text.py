@@ -93,6 +93,16 @@ def _advice(story: Story) -> Iterator[str]:
         yield "            if it fails the same way again, look at the end of its log: nothing else pointed anywhere"
 
 
+def certainty_lines(story: Story) -> list[tuple[str, str]]:
+    """Return how sure the verdict is, its cause and culprit: what a line is about (empty: as before), and the line."""
+    return [(line[:12].strip(), line[12:]) for line in _certainty(story)]
+
+
+def cost_lines(story: Story) -> list[str]:
+    """Return what the attempt cost, in words."""
+    return [" ".join(line.split()) for line in list(_cost(story))[1:]]
+
+
 def advice(verdict: Judgement) -> str:
     """Return what to do about the job, in words."""
     if verdict.advice == "do_not_retry":

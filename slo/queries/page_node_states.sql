@@ -1,0 +1,13 @@
+-- The states that a node was in, the newest first.
+SELECT
+    state,
+    planned,
+    cause,
+    gpus_total,
+    gpus_allocatable,
+    toUnixTimestamp64Milli(since) AS since_ms,
+    toUnixTimestamp64Milli(until) AS until_ms
+FROM node_state_spans
+WHERE node = {node:String}
+ORDER BY since_ms DESC
+LIMIT {limit:UInt32}
