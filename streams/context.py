@@ -35,6 +35,7 @@ class Context(Struct, frozen=True):
 
     `blind_until_ms`: the newest count of the cluster that said that less than half reported on time; silences are
     counted anew from there. `clock_ms`: the context's own clock as last announced; None: it was not announced yet.
+    `version` counts the changes of incidents, roll-outs and maintenance: what has seen it need not look again.
     """
 
     incidents: dict[str, Open[PlatformIncident]] = {}
@@ -46,6 +47,7 @@ class Context(Struct, frozen=True):
     dropped: int = 0
     # The end of the newest hole in the lane's time: what seemed silent before it was perhaps only not heard.
     blind_ms: int = 0
+    version: int = 0
 
 
 def covers(scope: Scope, *, node: str | None, pool: str | None, domains: dict[str, str]) -> bool:
@@ -70,15 +72,15 @@ def apply_change(context: Context, change: ContextChange, *, arrived_ms: int) ->
     if (incident := change.incident) is not None:
         news = _news(incident, incident.phase == "started", change.at_ms, arrived_ms)
         kept, lost = _with(context.incidents, f"{change.cluster}/{incident.incident_id}", news)
-        context = replace(context, incidents=kept, dropped=context.dropped + lost)
+        context = replace(context, incidents=kept, dropped=context.dropped + lost, version=context.version + 1)
     if (rollout := change.rollout) is not None:
         news = _news(rollout, rollout.phase == "started", change.at_ms, arrived_ms)
         kept, lost = _with(context.rollouts, f"{change.cluster}/{rollout.rollout_id}", news)
-        context = replace(context, rollouts=kept, dropped=context.dropped + lost)
+        context = replace(context, rollouts=kept, dropped=context.dropped + lost, version=context.version + 1)
     if (planned := change.maintenance) is not None and planned.phase != "scheduled":
         news = _news(planned, planned.phase == "started", change.at_ms, arrived_ms)
         kept, lost = _with(context.maintenance, f"{change.cluster}/{planned.maintenance_id}", news)
-        context = replace(context, maintenance=kept, dropped=context.dropped + lost)
+        context = replace(context, maintenance=kept, dropped=context.dropped + lost, version=context.version + 1)
     return context if change.census is None else _counted(context, change.census)
 
 

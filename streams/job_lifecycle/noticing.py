@@ -13,7 +13,7 @@ from faultlens.events import Cause, EvidenceItem, JobFinding, JobProgress
 from streams.attribution import described
 from streams.findings import Crash, LowBandwidth, crash_loop, hang_since, low_bandwidth, observe_ranks, persistent
 from streams.goodput import Ledger
-from streams.job_lifecycle.deciding import how_it_failed
+from streams.job_lifecycle.gathering import how_it_failed
 from streams.job_lifecycle.record import Attempt, JobRecord
 from streams.processor import Emit
 

@@ -33,12 +33,12 @@ from streams.job_lifecycle import (
     ending,
     noticing,
     preempting,
-    repeating,
     resting,
     serving,
     telling,
 )
-from streams.job_lifecycle.deciding import Judge, is_settled, stub_of
+from streams.job_lifecycle.deciding import Judge, is_settled
+from streams.job_lifecycle.gathering import stub_of
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
@@ -49,6 +49,7 @@ from streams.job_lifecycle.record import (
     JobRecord,
     with_attempt,
 )
+from streams.job_lifecycle.repeating import brought_along
 from streams.processor import Effects, Emit
 
 _FROM_NODES: Final = (NodeEvidence, NodeAnswer, NodeNews)
@@ -123,8 +124,8 @@ class JobLifecycleProcessor:
         if not findings and _only_goes_on(job, before, attempt, event):
             return Effects(job, (), self._next_wake(job, now_ms))
         touched = [attempt.attempt]
-        if _concerns_earlier(event) or (len(job.attempts) > 1 and repeating.may_tell_more(event)):
-            touched = [n for n in job.attempts if n != attempt.attempt] + touched
+        if isinstance(event.data, _CONCERN_EARLIER):
+            touched += [n for n in job.attempts if not _at_rest(known, job, n, context)]
         return self._followed(known, job, touched, emits + findings, context, now_ms)
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
@@ -141,7 +142,8 @@ class JobLifecycleProcessor:
                 attempt, found = noticing.hang(job, attempt, now_ms)  # noqa: PLW2901
                 emits += [*records, *found]
                 job = replace(job, attempts={**job.attempts, number: attempt})
-        return self._followed(known, job, list(job.attempts), emits, context, now_ms)
+        touched = [number for number in job.attempts if not _at_rest(known, job, number, context)]
+        return self._followed(known, job, touched, emits, context, now_ms)
 
     def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
         """Return nothing: jobs are not looked at together."""
@@ -170,6 +172,21 @@ class JobLifecycleProcessor:
         failed bears on the verdicts of those after it, and on what their recovery is charged to.
         """
         before, due = job, set(touched)
+        job, more = self._looked_at(known, job, due, context, now_ms)
+        if len(job.attempts) > 1 and brought_along(job) != brought_along(known):
+            job, others = self._looked_at(known, job, job.attempts.keys() - due, context, now_ms)
+            more += others
+        emits = [*emits, *more]
+        job, capacity = serving.served(resting.bounded(job), now_ms)
+        emits = [*emits, *capacity]
+        emits = [*emits, *preempting.answered(before, job, now_ms)] if job.asked else emits
+        return Effects(job, alarming.alarmed(emits), self._next_wake(job, now_ms))
+
+    def _looked_at(
+        self, known: JobRecord, job: JobRecord, due: set[int], context: Context, now_ms: int
+    ) -> tuple[JobRecord, list[Emit]]:
+        """Return the job with these attempts up to date, and those after one of which more is known than before."""
+        emits: list[Emit] = []
         for number in [*job.attempts]:
             if number not in due:
                 continue
@@ -181,11 +198,8 @@ class JobLifecycleProcessor:
             attempt, found = noticing.looping(job, attempt, now_ms)
             if found:
                 job = replace(job, attempts={**job.attempts, number: attempt})
-            emits = [*emits, *more, *found]
-        job, capacity = serving.served(resting.bounded(job), now_ms)
-        emits = [*emits, *capacity]
-        emits = [*emits, *preempting.answered(before, job, now_ms)] if job.asked else emits
-        return Effects(job, alarming.alarmed(emits), self._next_wake(job, now_ms))
+            emits += [*more, *found]
+        return job, emits
 
     def _up_to_date(
         self, known: Attempt | None, job: JobRecord, attempt: Attempt, context: Context, now_ms: int
@@ -318,9 +332,14 @@ def _only_goes_on(job: JobRecord, before: Attempt, attempt: Attempt, event: Even
     )
 
 
-def _concerns_earlier(event: Event) -> bool:
-    """Return whether the record can change what holds of the job's other attempts."""
-    return isinstance(event.data, _CONCERN_EARLIER)
+def _at_rest(known: JobRecord, job: JobRecord, number: int, context: Context) -> bool:
+    """Return whether nothing can follow for an attempt: it is done, is as the last step left it, and nobody announced
+    anything since. What those before it and the job's other ends tell of it is seen to when they change.
+    """
+    attempt = job.attempts[number]
+    if attempt is not known.attempts.get(number) or attempt.end is None or attempt.losses:
+        return False
+    return not attempt.failed or (is_settled(attempt) and attempt.context_seen == context.version)
 
 
 def _known(attempt: Attempt) -> telling.Known:

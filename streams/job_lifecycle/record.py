@@ -99,7 +99,8 @@ def _joined(held: Slot | None, lost: Slot) -> Slot:
 class Attempt(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of an attempt. `heard_ms` and `heard_at_ms`: its reporters' last record, by its own
     time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, the
-    outcome, and what the job brings along; `sent_ms`: when they were last told."""
+    outcome, and what the job brings along; `sent_ms`: when they were last told. `context_seen`: the version of the
+    context that the verdict was last held against."""
 
     attempt: int
     cluster: str = ""
@@ -137,6 +138,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     resting: bool = False
     slow: SlowRanks = ()
     overflow: int = 0
+    context_seen: int = -1
 
     @property
     def end(self) -> End | None:

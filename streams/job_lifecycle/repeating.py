@@ -6,9 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from faultlens.codec import Event
-from faultlens.events import RankExited
-from faultlens.internal import NodeEvidence
 from streams.job_lifecycle.record import Attempt, JobRecord
 
 # What a program's text says of a device that a broken device makes as well.
@@ -38,10 +35,3 @@ def _met(attempt: Attempt) -> Iterator[tuple[str, tuple[str, int | None]]]:
     first = min(attempt.exits, key=lambda e: (e.first_ms, e.rank), default=None)
     if first is not None and first.device is not None and first.said.cause_code in _MADE_ON_DEVICES:
         yield first.said.cause_code, (first.node, first.device)
-
-
-def may_tell_more(event: Event) -> bool:
-    """Return whether the record can change what the job is known to bring along."""
-    if isinstance(event.data, NodeEvidence):
-        return any(observation.role == "application" for observation in event.data.observations)
-    return isinstance(event.data, RankExited)

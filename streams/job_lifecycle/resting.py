@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from streams import goodput
 from streams.job_lifecycle import preempting
-from streams.job_lifecycle.deciding import stub_of
+from streams.job_lifecycle.gathering import stub_of
 from streams.job_lifecycle.record import (
     AMENDED_FOR_MS,
     ATTEMPTS_MAX,
