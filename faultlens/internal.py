@@ -149,9 +149,11 @@ class NodeAnswer(Data, frozen=True):
 
     `start_failures` and `failures` count other jobs of the six hours up to the attempt's end on this node (and
     `start_failure_users` and `failure_users` their users but the attempt's own): starts that failed by nothing shared
-    and nothing of the user's, and failures that nothing explains. `start_failures_here`: jobs whose start surely failed
-    by this node, since it was held alone or named; `start_tries`: how often any of them tried. `starts` counts the jobs
-    that ran well there in that time.
+    and nothing of the user's, and failures that nothing explains. `starts` counts the jobs that ran well in that time.
+
+    Failed starts are in a row with the attempt's end when no good start on this node lies between. Of these,
+    `start_failures_here` counts the jobs whose start surely failed by this node, since it was held alone or named, and
+    `start_tries` how often any of them tried.
     """
 
     job_id: str
@@ -160,6 +162,8 @@ class NodeAnswer(Data, frozen=True):
     up_to_ms: int
     start_failures: int = 0
     start_failure_users: int = 0
+    start_failures_in_a_row: int = 0
+    start_failure_users_in_a_row: int = 0
     start_failures_here: int = 0
     start_tries: int = 0
     failures: int = 0

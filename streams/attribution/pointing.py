@@ -37,6 +37,12 @@ def pointed(facts: Facts) -> Pointed:
     return Pointed(devices, frozenset(node for node, _ in spots) | _missed_peers(facts))
 
 
+def broke_first(facts: Facts) -> str | None:
+    """Return the node on which a rank first said that something broke under it, and that the others missed by name."""
+    victim = _first_victim(facts)
+    return victim.node if victim is not None and victim.node in _missed_by_ranks(facts) else None
+
+
 def pointed_first(facts: Facts, faults: Sequence[Observation]) -> list[Observation]:
     """Return the faults with those first that lie where the job points, else in their order."""
     if len({(o.node, o.device) for o in faults}) < 2:
@@ -64,12 +70,14 @@ def _first_victim(facts: Facts) -> Exit | None:
 
 def _missed_peers(facts: Facts) -> frozenset[str]:
     """Return the held nodes that most ranks miss by name, or that the scheduler's last word names."""
+    named = {*_WORD.findall(facts.end.message or "")} if facts.end.scheduler else set()
+    return _missed_by_ranks(facts) | (named & facts.held.keys())
+
+
+def _missed_by_ranks(facts: Facts) -> frozenset[str]:
     named: Counter[str] = Counter()
     for leaving in facts.exits:
         if leaving.said.role == "cascade":
             named.update({*_WORD.findall(leaving.said.line)} & facts.held.keys() - {leaving.node})
     most = max(named.values(), default=0)
-    missed = {node for node, times in named.items() if times == most}
-    if facts.end.scheduler:
-        missed |= {*_WORD.findall(facts.end.message or "")} & facts.held.keys()
-    return frozenset(missed)
+    return frozenset(node for node, times in named.items() if times == most)

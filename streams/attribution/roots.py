@@ -284,7 +284,16 @@ def node_named(facts: Facts) -> str | None:
 
 def node_in_words(facts: Facts) -> str | None:
     """Return the one held node that the text or the scheduler's message names."""
-    words = f"{spoken(facts).line} {facts.end.message or ''}"
+    return _held_node_in(facts, f"{spoken(facts).line} {facts.end.message or ''}")
+
+
+def node_said_lost(facts: Facts) -> str | None:
+    """Return the one held node that the scheduler's own words name as gone."""
+    gone = has_prefix(facts.end.said.cause_code, ("host.lost",))
+    return _held_node_in(facts, facts.end.message or "") if gone else None
+
+
+def _held_node_in(facts: Facts, words: str) -> str | None:
     named = {node for node in facts.held if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", words)}
     return named.pop() if len(named) == 1 else None
 

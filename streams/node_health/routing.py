@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from faultlens import topics
-from faultlens.clock import HOUR_MS
+from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.codec import stable_id
 from faultlens.internal import Held, NodeAnswer, NodeEvidence, NodeNews, Observation, Released
 from streams.node_health import uses
@@ -21,6 +21,8 @@ BEFORE_MS = 10 * 60_000
 # Starts and unexplained failures of other jobs on this node count for this long before an attempt's end: a node that
 # swallows jobs is offered few of them while the fleet is busy.
 NEIGHBOURS_MS = 6 * HOUR_MS
+# The objective for a start: what still runs after that has started.
+STARTED_AFTER_MS = 10 * MINUTE_MS
 
 # Starts that fail by these say nothing against the node: what is shared, and the user's own.
 _NOT_THE_NODES = (
@@ -105,6 +107,7 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
     emits = [evidence(record, release.job_id, release.attempt, found, now_ms=now_ms)] if found else []
     others = [r for r in record.released if _near(r, release)]
     failed_starts = [r for r in record.released if _failed_to_start(r) and _near_start(r, release)]
+    in_a_row = [r for r in failed_starts if not _ran_between(record, r, release, now_ms)]
     unexplained = [r for r in others if _unexplained(r)]
     data = NodeAnswer(
         job_id=release.job_id,
@@ -113,8 +116,10 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
         up_to_ms=release.closes_ms,
         start_failures=len({r.job_id for r in failed_starts}),
         start_failure_users=len({r.user for r in failed_starts} - {release.user}),
-        start_failures_here=len({r.job_id for r in failed_starts if r.culprit == record.node}),
-        start_tries=len(failed_starts),
+        start_failures_in_a_row=len({r.job_id for r in in_a_row}),
+        start_failure_users_in_a_row=len({r.user for r in in_a_row} - {release.user}),
+        start_failures_here=len({r.job_id for r in in_a_row if r.culprit == record.node}),
+        start_tries=len(in_a_row),
         failures=len({r.job_id for r in unexplained}),
         failure_users=len({r.user for r in unexplained} - {release.user}),
         starts=len({r.job_id for r in others if _ran_well(r)}),
@@ -127,6 +132,8 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
     counts = (
         data.start_failures,
         data.start_failure_users,
+        data.start_failures_in_a_row,
+        data.start_failure_users_in_a_row,
         data.start_failures_here,
         data.start_tries,
         data.failures,
@@ -165,6 +172,18 @@ def _near_start(other: Released, release: Released) -> bool:
 def _failed_to_start(release: Released) -> bool:
     named_another = release.culprit not in ("", release.node)
     return release.outcome == "never_started" and not named_another and not release.code.startswith(_NOT_THE_NODES)
+
+
+def _ran_between(record: NodeRecord, other: Released, release: Released, now_ms: int) -> bool:
+    """Return whether a job started well on the node between two ends: then what broke the one had been put right."""
+    first_ms, last_ms = sorted((other.at_ms, release.at_ms))
+    return any(first_ms < began_ms < last_ms for began_ms in _good_starts(record, now_ms))
+
+
+def _good_starts(record: NodeRecord, now_ms: int) -> Iterator[int]:
+    """Yield when jobs that ran on the node were given it; one that still holds it after that long has started."""
+    yield from (r.since_ms for r in record.released if r.started)
+    yield from (h.since_ms for h in record.held.values() if now_ms - h.since_ms >= STARTED_AFTER_MS)
 
 
 def _unexplained(release: Released) -> bool:

@@ -99,6 +99,14 @@ def test_a_host_that_is_lost_without_a_word_is_the_cause() -> None:
     assert lost("n1").run(40).told("j") == ("host.lost.silent", "established", "n1", "retry_elsewhere")
 
 
+def test_a_silent_host_is_not_the_cause_where_a_gpu_broke_first_on_the_node_that_all_miss() -> None:
+    scene = Scene().node("n1", until=9).node("n2", "n3")
+    scene = scene.job("j", "n1", "n2", "n3", gpus=range(8)).alive("j", 1, 10)
+    scene.exit(10, "j", 8, "n2", "RuntimeError: CUDA error: CUBLAS_STATUS_INTERNAL_ERROR", device=0)
+    scene.exit(10.1, "j", 16, "n3", "socketProgress: Connection closed by remote peer n2<45040>", device=0)
+    assert scene.end(10.3, "j").run(40).verdict("j").cause.code == "app.cuda_error"
+
+
 def test_three_hosts_of_one_power_feed_lost_together_are_the_feeds() -> None:
     assert lost("n1", "n2", "n3").run(40).told("j") == ("platform.power", "supported", None, "retry")
 
@@ -194,99 +202,16 @@ def test_a_node_that_restarts_in_a_roll_out_is_restarted_by_that() -> None:
     assert restarts("agent") == ("host.lost.rebooted", "established", "n2", "retry_elsewhere")
 
 
+def test_a_node_that_the_scheduler_names_as_gone_is_not_excused_by_the_roll_out_on_another() -> None:
+    scene = Scene().node("n1").node("n2", until=9).node("n2", since=13, boot_id="b2")
+    scene = job(scene).rollout(8, "os_image", scope=Scope(nodes=("n2",))).rollout(25, "os_image", "ended")
+    scene.end(10.2, "j", source="bridge/slurm", reason="NODE_FAIL", message="node n1 not responding")
+    assert scene.run(30).verdict("j").culprit.node == "n1"
+
+
 def test_a_job_that_is_terminated_and_nobody_says_why_is_assumed_to_be_its_own() -> None:
     verdict = terminated(job()).verdict("j")
     assert (verdict.basis, verdict.retry.advice) == ("assumed", "retry")
-
-
-# --- starts ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("reason", "message", "expected"),
-    [
-        ("ImagePullBackOff", "failed to pull image: unexpected status 429 Too Many Requests",
-         ("platform.registry.rate_limit", "supported", None, "retry")),
-        ("ErrImagePull", "failed to pull: net/http: TLS handshake timeout",
-         ("platform.registry", "supported", None, "retry")),
-        ("ErrImagePull", "manifest unknown", ("app.config.image", "supported", None, "do_not_retry")),
-        ("InvalidImageName", "couldn't parse image reference", ("app.config.image", "supported", None, "do_not_retry")),
-        ("PrologFailed", "Prolog error on n1", ("platform.runtime", "supported", "n1", "retry_elsewhere")),
-        ("FailedMount", "MountVolume.SetUp failed for volume data: mount failed: Connection timed out",
-         ("platform.storage.mount", "supported", None, "retry")),
-        ("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present, which is unexpected",
-         ("platform.runtime.device_plugin", "supported", "n1", "retry_elsewhere")),
-        ("CreateContainerConfigError", 'configmap "cfg" not found', ("app.config", "supported", None, "do_not_retry")),
-        ("QuotaExceeded", "exceeded quota: gpus", ("app.config.resources", "supported", None, "do_not_retry")),
-        (None, None, ("platform.scheduler", "assumed", None, "retry")),
-    ],
-)  # fmt: skip
-def test_a_start_that_fails_is_charged_by_what_the_scheduler_says(
-    reason: str | None, message: str | None, expected: tuple[Any, ...]
-) -> None:
-    scene = Scene().node("n1").job("j", "n1", starts=False)
-    run = scene.end(3, "j", "never_started", source="bridge/k8s", reason=reason, message=message).run(30)
-    assert run.told("j") == expected
-
-
-def test_a_pull_that_backs_off_while_the_registry_is_in_trouble_is_the_registrys() -> None:
-    def start(scene: Scene) -> tuple[str, str]:
-        scene.job("j", "n1", starts=False)
-        scene.end(3, "j", "never_started", source="bridge/k8s", reason="ImagePullBackOff", message="Back-off pulling")
-        code, basis, *_ = scene.run(30).told("j")
-        return code, basis
-
-    assert start(Scene().node("n1").incident(1, "registry")) == ("platform.registry", "established")
-    assert start(Scene().node("n1")) == ("app.config.image", "assumed")
-
-
-def starts(*jobs: tuple[str, str], ran: int = 0) -> Run:
-    """Let jobs of users fail to start on one node a minute apart, after `ran` others ran well there."""
-    scene = Scene().node("n1", "n2", until=60)
-    for number in range(ran):
-        name = f"ran-{number}"
-        scene.job(name, "n1", minute=0, user=f"u{number}").end(1, name, "succeeded")
-    for minute, (name, user) in enumerate(jobs, 3):
-        scene.job(name, "n1", minute=minute, user=user, starts=False)
-        scene.end(minute + 0.5, name, "never_started", source="bridge/k8s", reason="StartError")
-    return scene.run(60)
-
-
-def test_a_node_on_which_the_starts_of_different_users_fail_swallows_jobs() -> None:
-    run = starts(("a", "ann"), ("b", "bob"), ("c", "cy"))
-    for name in ("a", "b", "c"):
-        assert run.told(name) == ("platform.runtime.container", "established", "n1", "retry_elsewhere")
-
-
-def test_a_node_on_which_one_users_starts_fail_or_as_many_others_run_well_does_not() -> None:
-    alone = starts(("a", "ann"), ("b", "ann"), ("c", "ann"))
-    assert alone.verdict("c").basis == "assumed"
-    beside = starts(("a", "ann"), ("b", "bob"), ("c", "cy"), ran=5)
-    assert beside.verdict("c").basis == "assumed"
-
-
-def refused(scene: Scene, name: str, *nodes: str, minute: float, user: str) -> Scene:
-    scene.job(name, *nodes, minute=minute, user=user, starts=False)
-    message = "container create timed out after 60 s"
-    return scene.end(
-        minute + 0.5, name, "never_started", source="bridge/k8s", reason="StartError", message=message
-    )  # fmt: skip
-
-
-def test_a_start_that_fails_in_the_runtime_is_not_charged_to_a_mount_that_hangs_there() -> None:
-    scene = Scene().node("n1", "n2", until=60, failing={"mounts": "timeout"})
-    for minute, (name, user) in enumerate((("a", "ann"), ("b", "bob"), ("c", "cy"))):
-        refused(scene, name, "n1", minute=minute, user=user)
-    told = scene.incident(0, "storage").run(60).told("c")
-    assert told == ("platform.runtime.container", "established", "n1", "retry_elsewhere")
-
-
-def test_of_a_gangs_nodes_it_is_the_one_on_which_others_surely_failed_to_start() -> None:
-    scene = Scene().node("n1", "n2", "n3", until=60)
-    refused(scene, "a", "n2", minute=1, user="ann")
-    refused(scene, "b", "n1", "n2", minute=3, user="bob")
-    refused(scene, "c", "n1", "n2", "n3", minute=5, user="cy")
-    assert scene.run(60).told("c") == ("platform.runtime.container", "established", "n2", "retry_elsewhere")
 
 
 # --- memory ----------------------------------------------------------------------------------------------

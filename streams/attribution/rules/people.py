@@ -15,6 +15,7 @@ from streams.attribution.roots import (
     first_exit,
     has_prefix,
     in_window,
+    node_said_lost,
     own_error,
     rollout_behind,
     spoken,
@@ -78,10 +79,11 @@ def ended_by_maintenance(facts: Facts) -> Finding | None:
 def ended_by_rollout(facts: Facts) -> Finding | None:
     """A node of which the others say that it is gone, and which a roll-out restarted, was taken by that."""
     gone = spoken(facts).role == "cascade" or has_prefix(facts.end.said.cause_code, ("host.lost",))
-    heard = {e.node for e in facts.exits if e.said.line}
+    heard, lost = {e.node for e in facts.exits if e.said.line}, node_said_lost(facts)
     for restart in facts.observations if gone else ():
         rollout = rollout_behind(facts, restart)
-        if rollout is None or restart.node in heard or not in_window(facts, restart):
+        another = restart.node in heard or lost not in (None, restart.node)
+        if rollout is None or another or not in_window(facts, restart):
             continue
         what = f"{restart.node} was restarted in roll-out {rollout.rollout_id} ({rollout.what} {rollout.version})"
         return Finding("platform.maintenance", "supported", what, roots=(restart,), advice="retry")

@@ -10,6 +10,7 @@ from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem, PlatformIncident
 from faultlens.internal import NodeAnswer, Observation
 from streams.attribution.facts import Facts, Said
+from streams.attribution.pointing import broke_first
 from streams.attribution.roots import (
     UNCERTAIN,
     candidates,
@@ -19,6 +20,7 @@ from streams.attribution.roots import (
     in_window,
     node_in_words,
     node_named,
+    node_said_lost,
     own_error,
     shares,
     spoken,
@@ -81,9 +83,12 @@ def _touches(facts: Facts, entry: Open[PlatformIncident]) -> bool:
 
 
 def _lost(facts: Facts) -> list[Observation]:
-    """Return the held nodes that were lost, unless a process crashed by itself on another one."""
+    """Return the held nodes that were lost, unless the job's end surely began on another one: the scheduler names that
+    as lost, a process crashed there by itself, or its GPU broke there first.
+    """
     teller = first_exit_saying(facts)
-    elsewhere = teller.node if teller is not None and crashed_by_itself(teller.said) else None
+    crashed_on = teller.node if teller is not None and crashed_by_itself(teller.said) else None
+    elsewhere = node_said_lost(facts) or crashed_on or broke_first(facts)
     return [o for o in candidates(facts) if o.code in UNCERTAIN and elsewhere in (None, o.node)]
 
 
@@ -281,8 +286,14 @@ def black_hole_node(facts: Facts) -> Finding | None:
 
 
 def _swallows(answer: NodeAnswer) -> bool:
-    jobs, users = answer.start_failures + 1, answer.start_failure_users + 1
-    return jobs >= _BLACK_HOLE_JOBS and users >= _BLACK_HOLE_USERS and jobs > answer.starts
+    row = answer.start_failures_in_a_row, answer.start_failure_users_in_a_row
+    more_than_ran_well = answer.start_failures + 1 > answer.starts
+    return _are_many(*row) or (more_than_ran_well and _are_many(answer.start_failures, answer.start_failure_users))
+
+
+def _are_many(jobs: int, users: int) -> bool:
+    """Return whether so many other jobs, and other users' ones, are enough together with the attempt's own."""
+    return jobs + 1 >= _BLACK_HOLE_JOBS and users + 1 >= _BLACK_HOLE_USERS
 
 
 def _worst(facts: Facts, suspects: list[NodeAnswer]) -> NodeAnswer | None:
