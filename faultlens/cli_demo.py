@@ -7,10 +7,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, Self
 
 import typer
 from rich.console import Console
@@ -46,6 +47,13 @@ class Fleet(NamedTuple):
     interval_s: float
     seed: int
 
+    def simulated(self, out: Path) -> tuple[str, ...]:
+        """Return the command that simulates it."""
+        return (
+            "simulate", "--nodes", str(self.nodes), "--days", f"{self.days:g}", "--interval-s", f"{self.interval_s:g}",
+            "--seed", str(self.seed), "--out", str(out),
+        )  # fmt: skip
+
 
 def demo(
     *,
@@ -70,9 +78,11 @@ def demo(
     _prepare(out)
     show = _Show(Console(quiet=as_json, soft_wrap=True, highlight=False))
     began = perf_counter()
-    job = _explain(show, slurm, out / "slurm")
-    report = out / "report.html"
-    _watch(show, Fleet(nodes, days, interval_s, seed), out / "fleet", report)
+    fleet, report = Fleet(nodes, days, interval_s, seed), out / "report.html"
+    with show:
+        show.ahead(*fleet.simulated(out / "fleet"))
+        job = _explain(show, slurm, out / "slurm")
+        _watch(show, fleet, out / "fleet", report)
     findings = _findings(out / "fleet" / "store")
     seconds = perf_counter() - began
     if as_json:
@@ -144,15 +154,14 @@ def _watch(show: _Show, fleet: Fleet, out: Path, report: Path) -> None:
         f"A simulated fleet: {fleet.nodes} nodes, {fleet.days:g} days; machines fail {often:g} times as often as real "
         "ones, and the true cause of every failure is written down"
     )
-    show.run(
-        "simulate", "--nodes", str(fleet.nodes), "--days", f"{fleet.days:g}", "--interval-s", f"{fleet.interval_s:g}",
-        "--seed", str(fleet.seed), "--out", str(out),
-    )  # fmt: skip
+    show.run(*fleet.simulated(out))
     show.run("replay", str(out / "events.jsonl.zst"), "--store", store, "--out", str(out))
+    reporting = ("report", "--store", store, "--out", str(report))
+    show.ahead(*reporting)
     show.heading("How right the verdicts are: the processors never saw the truth")
     show.run("score", str(out / "truth.jsonl"), str(out), allowed=JUDGED)
     show.heading("The week's report")
-    show.run("report", "--store", store, "--out", str(report))
+    show.run(*reporting)
 
 
 def _findings(store: Path) -> list[str]:
@@ -165,31 +174,63 @@ def _findings(store: Path) -> list[str]:
         return telling(collect(opened, view_of(known), week, load_objectives()))
 
 
+class _Running:
+    """A command of this program under way; what it says is kept in a file until it has ended."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the command has ended
+        command = [sys.executable, "-m", "faultlens.cli", *arguments]
+        self._process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT)  # noqa: S603
+
+    def ended(self) -> tuple[int, list[str]]:
+        """Wait for its end; return its exit code and the lines that it said."""
+        code = self._process.wait()
+        self._said.seek(0)
+        lines = self._said.read().decode("utf-8", "replace").splitlines()
+        self._said.close()
+        return code, lines
+
+    def stop(self) -> None:
+        """End it, if it still runs."""
+        self._process.terminate()
+        self.ended()
+
+
 class _Show:
-    """Runs commands of this program one by one, and shows each with what it says."""
+    """Runs commands of this program and shows each with what it says; leaving it ends what was begun and not shown."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._begun: dict[tuple[str, ...], _Running] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for running in self._begun.values():
+            running.stop()
 
     def heading(self, words: str) -> None:
         """Say what comes next."""
         self._console.print(Text(f"\n{words}", style="bold"))
 
+    def ahead(self, *arguments: str) -> None:
+        """Begin what `run` will show later: this machine has more than one core, and it waits for nothing before."""
+        self._begun[arguments] = _Running(arguments)
+
     def run(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> None:
         """Run `faultlens ARGUMENTS`; the demonstration ends with its exit code if that is not an allowed one."""
         self._console.print(Text(f"\n$ faultlens {shlex.join(arguments)}", style="cyan"))
         began = perf_counter()
-        command = [sys.executable, "-m", "faultlens.cli", *arguments]
         with self._console.status("…"):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603
-        lines = done.stdout.decode("utf-8", "replace").splitlines()
-        failed = done.returncode not in allowed
+            code, lines = (self._begun.pop(arguments, None) or _Running(arguments)).ended()
+        failed = code not in allowed
         for line in lines if failed else lines[:LINES_SHOWN]:
             self._console.print(Text(f"  {line}"))
         if failed:
             if self._console.quiet:
                 typer.echo("\n".join(lines), err=True)
-            raise typer.Exit(done.returncode)
+            raise typer.Exit(code)
         cut = f"{len(lines) - LINES_SHOWN} more lines; " if len(lines) > LINES_SHOWN else ""
         self._console.print(Text(f"  ({cut}{perf_counter() - began:.1f} s)", style="dim"))
 

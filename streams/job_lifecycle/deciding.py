@@ -20,7 +20,6 @@ from streams.job_lifecycle.record import (
     Attempt,
     Decision,
     JobRecord,
-    Label,
     Loss,
 )
 from streams.job_lifecycle.telling import unanswered
