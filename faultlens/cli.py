@@ -50,7 +50,7 @@ VERBS: Final[dict[str, Verb]] = {
     "agent": Verb("faultlens.cli_agent", "agent", "Report this node's health, and the faults its kernel tells of."),
     "validate-node": Verb("faultlens.cli_validate", "validate_node", "Test this node before it takes work."),
     "npd-check": Verb("faultlens.cli_agent", "npd_check", "Make one check as a plugin of node-problem-detector."),
-    "bridge": Verb("faultlens.cli_bridge", "app", "Tell what Kubernetes or Slurm know, as it happens."),
+    "bridge": Verb("faultlens.cli_bridge", "app", "Tell what Kubernetes, Slurm or a cloud know, as it happens."),
     "ingest": Verb("faultlens.cli_ingest", "ingest", "Take events over HTTP, for who cannot reach Kafka."),
     "launch": Verb("faultlens.cli_launch", "launch", "Run a command as a job, and again where that can help."),
     "stream": Verb("faultlens.cli_stream", "stream", "Run the processors on Kafka: one role, or all of them."),

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import structlog
 import typer
 
+from faultlens.cli_bridge_cloud import cloud
 from faultlens.cli_bridge_kubernetes import kubernetes
 from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
@@ -33,6 +34,7 @@ def _group() -> None:
 
 
 app.command("kubernetes")(kubernetes)
+app.command("cloud")(cloud)
 
 
 @app.command("slurm")

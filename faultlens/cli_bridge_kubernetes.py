@@ -42,7 +42,7 @@ def kubernetes(
         from producers.kubernetes.watching import Cluster  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
-    from producers.kubernetes.remembering import Kept  # noqa: PLC0415
+    from producers.delivery.kept import Kept  # noqa: PLC0415
     from producers.kubernetes.telling import Names  # noqa: PLC0415
     from producers.kubernetes.translator import Translator  # noqa: PLC0415
 

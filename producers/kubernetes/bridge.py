@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import structlog
 
 from faultlens.codec import Event
-from producers.kubernetes.remembering import Kept
+from producers.delivery.kept import Kept
 from producers.kubernetes.translator import Translator, taken
 from producers.kubernetes.watching import RESOURCES, Change, Cluster, Resource
 

@@ -280,6 +280,7 @@ JOBS: Final[tuple[tuple[str, dict[str, Any], Callable[[Player, str], None]], ...
 def play(line: Pipeline, lab: Lab, player: Player, bridge: list[str]) -> None:
     """Run all jobs; in the middle the API server is away for a while, and later the bridge is killed."""
     for number, (name, asked, end) in enumerate(JOBS):
+        line.check()
         say(f"{name}: {end.__name__}")
         player.job(name, **asked)
         end(player, name)

@@ -44,12 +44,11 @@ class Pipeline:
         self.kafka.start()
         fresh_topics(self.kafka, PARTITIONS)
         self._bridge: subprocess.Popen[bytes] | None = None
-        self._command: list[str] = []
+        self.workers = [Worker(self.kafka, role, directory / f"{role}.log") for role in ("node", "job", "context")]
 
     def start_bridge(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         """Start the bridge, also anew after `stop_bridge`."""
-        self._command = [sys.executable, "-m", "faultlens.cli", "bridge", *arguments]
-        command = [*self._command, "--brokers", self.kafka.bootstrap]
+        command = [sys.executable, "-m", "faultlens.cli", "bridge", *arguments, "--brokers", self.kafka.bootstrap]
         with (self._directory / "bridge.log").open("ab") as log:
             environment = os.environ | {"TERM": "dumb"} | (environment or {})
             self._bridge = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
@@ -62,6 +61,14 @@ class Pipeline:
             else:
                 self._bridge.terminate()
             self._bridge.wait(60)
+
+    def check(self) -> None:
+        """Make sure that all of it still runs."""
+        dead = [f"{worker.role} ended with {worker.code}: {worker.said()}" for worker in self.workers if worker.code]
+        if self._bridge is not None and self._bridge.poll() is not None:
+            dead.append(f"the bridge ended with {self._bridge.returncode}; see {self._directory}")
+        if dead:
+            raise RuntimeError("; ".join(dead))
 
     def events(self, topic: str) -> list[Event]:
         """Return what is in a topic, in the order of its arrival, with the time of that."""
@@ -89,9 +96,8 @@ def pipeline() -> Iterator[Pipeline]:
     """Yield a pipeline whose workers run."""
     with tempfile.TemporaryDirectory(prefix="faultlens-drill-") as folder:
         line = Pipeline(Path(folder))
-        workers = [Worker(line.kafka, role, Path(folder) / f"{role}.log") for role in ("node", "job", "context")]
         try:
-            with running(workers):
+            with running(line.workers):
                 yield line
         finally:
             line.close()
@@ -101,6 +107,7 @@ def judged(line: Pipeline, truth: Truth, *, patience_s: float = PATIENCE_S) -> l
     """Wait for the last final verdict, and return what does not agree with the truth."""
     deadline = monotonic() + patience_s
     while (waiting := waits_for(truth, line.outputs())) and monotonic() < deadline:
+        line.check()
         say(f"{len(waiting)} verdicts are not final yet: {', '.join(waiting[:6])} …")
         sleep(20)
     return wrong(truth, line.outputs(), line.inputs())

@@ -1,0 +1,1 @@
+"""What a cloud provider says of its machines: maintenance, the end of spot capacity, failed checks."""
