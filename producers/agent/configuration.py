@@ -62,6 +62,7 @@ class Configuration(_Strict):
     gpus: Annotated[int, Field(ge=1, le=1024)] | None = None
     disks: tuple[Text, ...] = ("/",)
     mounts: tuple[Text, ...] | None = None
+    instance_type: Text | None = None
     ib_links: Links | None = None
     efa_links: Links | None = None
     dcgm: Dcgm | None = None

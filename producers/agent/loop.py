@@ -50,11 +50,11 @@ class Agent:
         self._sink = sink
         self._version = version
         self._now_ms = now_ms
-        self._probes = probes_of(configuration)
-        self._off = off_checks(configuration)
         self._path = configuration.state / "agent.json"
         self._lock = Lock()
         self._memory = self._started()
+        self._probes = probes_of(configuration, self._memory.links_before)
+        self._off = off_checks(configuration)
         self._kernel = self._watch()
         # The first process of the agent: a server that the probes are forked from, before any thread is there.
         self._runner = Runner(MODULES)
@@ -83,6 +83,7 @@ class Agent:
         """Look at everything once, send the report and return it."""
         looked = self._runner.run(self._probes)
         own = [*self._off, self._kernel.check(), self._own_check()]
+        self._note_links(looked.links)
         looked = self._with_validation(Looked([*looked.checks, *own], looked.devices, looked.driver_version))
         with self._lock:
             event, self._memory = report(
@@ -91,6 +92,11 @@ class Agent:
         self._sink.put(event)
         self._save()
         return event
+
+    def _note_links(self, links: dict[str, int]) -> None:
+        with self._lock:
+            most = {kind: max(count, self._memory.links.get(kind, 0)) for kind, count in links.items()}
+            self._memory = replace(self._memory, links=self._memory.links | most)
 
     def _with_validation(self, looked: Looked) -> Looked:
         """Return what was seen with whether the node may take work, where it must prove itself before."""

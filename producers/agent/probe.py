@@ -20,11 +20,12 @@ class MissingError(Exception):
 
 
 class Looked(Struct):
-    """What probes bring back: their checks and, where they asked for them, the GPUs and their driver's version."""
+    """What probes bring back: their checks, the GPUs, their driver's version, and how many links of a kind are up."""
 
     checks: list[Check]
     devices: tuple[Device, ...] | None = None
     driver_version: str | None = None
+    links: dict[str, int] = {}
 
 
 @dataclass(frozen=True)

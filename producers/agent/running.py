@@ -130,7 +130,8 @@ class Runner:
 def _together(looked: Sequence[Looked]) -> Looked:
     checks = [check for one in looked for check in one.checks]
     devices = next((one.devices for one in looked if one.devices is not None), None)
-    return Looked(checks, devices, next((one.driver_version for one in looked if one.driver_version), None))
+    driver_version = next((one.driver_version for one in looked if one.driver_version), None)
+    return Looked(checks, devices, driver_version, {kind: n for one in looked for kind, n in one.links.items()})
 
 
 def _kill_group(process: ForkServerProcess) -> None:

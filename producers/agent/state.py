@@ -21,7 +21,9 @@ LOOP_MS: Final = 15 * MINUTE_MS
 class Memory(Struct, frozen=True, omit_defaults=True):
     """`checks`: the names reported last; `starts_ms`: the newest starts of the agent; `boot_ms`: when the host booted,
     as it was first reckoned, so that a line's moment is the same in every run; `told_inventory`: the boot and the GPUs
-    whose inventory was sent; `good_reports`: in a row since the boot, until there were as many as are asked for."""
+    whose inventory was sent; `good_reports`: in a row since the boot, until there were as many as are asked for;
+    `links`: the most that were up of each kind in this boot, `links_before` in earlier ones.
+    """
 
     boot_id: str = ""
     boot_ms: int = 0
@@ -32,6 +34,8 @@ class Memory(Struct, frozen=True, omit_defaults=True):
     told_inventory: str = ""
     gpus: int = 0
     good_reports: int = 0
+    links: dict[str, int] = {}
+    links_before: dict[str, int] = {}
 
 
 def load_memory(path: Path) -> Memory:
@@ -65,7 +69,13 @@ def started(memory: Memory, now_ms: int, *, boot_id: str, boot_ms: int) -> Memor
     starts = (*(at for at in memory.starts_ms if 0 <= now_ms - at <= LOOP_MS), now_ms)[-LOOP_STARTS:]
     if memory.boot_id != boot_id:
         return Memory(
-            boot_id, boot_ms, checks=memory.checks, version=memory.version, starts_ms=starts, gpus=memory.gpus
+            boot_id,
+            boot_ms,
+            checks=memory.checks,
+            version=memory.version,
+            starts_ms=starts,
+            gpus=memory.gpus,
+            links_before=memory.links_before | memory.links,
         )
     return msgspec.structs.replace(memory, starts_ms=starts)
 

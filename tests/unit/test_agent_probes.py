@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from faultlens.events import Check, DeviceRef
+from producers.agent.configuration import Links
+from producers.agent.instance_types import expected_links
 from producers.agent.probe import MissingError
 from producers.agent.probes import dcgm, links, nvidia, storage, system
 from producers.agent.probes.storage import Space
+from producers.agent.state import Memory, started
 
 
 def told(check: Check) -> tuple[str, str | None]:
@@ -124,20 +127,49 @@ def test_links_are_counted_by_kind_and_judged_by_state_and_rate(tmp_path: Path) 
     port(tmp_path, "mlx5_1", state="1: DOWN")
     port(tmp_path, "mlx5_2", rate="200 Gb/sec (4X HDR)")
     port(tmp_path, "rdmap0", vendor="0x1d0f", rate="100 Gb/sec (4X EDR)")
-    checks = links.look_at_links("ib_links", 3, 400.0, tmp_path)
+    checks = links.look_at_links("ib_links", 3, 400.0, directory=tmp_path).checks
     assert [(check.device, *told(check)) for check in checks] == [
         ("mlx5_1/1", "fail", "link_down"),
         ("mlx5_2/1", "fail", "link_degraded"),
     ]
-    assert [told(check) for check in links.look_at_links("efa_links", 1, None, tmp_path)] == [("pass", None)]
-    assert told(links.look_at_links("efa_links", 4, None, tmp_path)[-1]) == ("fail", "links_missing")
+    assert [told(check) for check in links.look_at_links("efa_links", 1, None, directory=tmp_path).checks] == [
+        ("pass", None)
+    ]
+    assert told(links.look_at_links("efa_links", 4, None, directory=tmp_path).checks[-1]) == ("fail", "links_missing")
 
 
 def test_without_a_number_to_expect_links_are_an_error_and_without_drivers_missing(tmp_path: Path) -> None:
     port(tmp_path, "mlx5_0")
-    assert [told(check) for check in links.look_at_links("ib_links", None, None, tmp_path)] == [("error", None)]
+    looked = links.look_at_links("ib_links", None, None, directory=tmp_path)
+    assert [told(check) for check in looked.checks] == [("error", None)]
+    assert looked.links == {"ib_links": 1}
     with pytest.raises(MissingError, match="RDMA"):
-        links.look_at_links("ib_links", 1, None, tmp_path / "none")
+        links.look_at_links("ib_links", 1, None, directory=tmp_path / "none")
+
+
+def test_links_that_an_earlier_boot_had_are_missed_though_nobody_said_how_many_there_should_be(tmp_path: Path) -> None:
+    port(tmp_path, "mlx5_0")
+    (check,) = links.look_at_links("ib_links", None, None, 2, tmp_path).checks
+    assert told(check) == ("fail", "links_missing")
+    memory = started(Memory("b1", 0, links={"ib_links": 8}), 1, boot_id="b2", boot_ms=0)
+    assert memory.links_before == {"ib_links": 8}
+    assert started(memory, 2, boot_id="b3", boot_ms=0).links_before == {"ib_links": 8}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "instance_type", "expected"),
+    [
+        (Links(), "p5.48xlarge", (32, 100.0)),
+        (Links(expected=30), "p5.48xlarge", (30, 100.0)),
+        (Links(), "nobody.knows", (None, None)),
+        (Links(), "Standard_ND96isr_H100_v5", (None, None)),
+    ],
+)
+def test_how_many_links_there_should_be_is_known_by_the_type_of_the_machine(
+    wanted: Links, instance_type: str, expected: tuple[int | None, float | None]
+) -> None:
+    found = expected_links("efa_links", wanted, instance_type)
+    assert (found.expected, found.gbit_s) == expected
 
 
 # --- GPUs, by a stand-in for the management library: there is none on a machine that tests ------------------------

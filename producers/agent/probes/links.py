@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from faultlens.events import Check
-from producers.agent.probe import MissingError
+from producers.agent.probe import Looked, MissingError
 from producers.agent.probes.sysfs import text_of
 
 DIRECTORY: Final = Path("/sys/class/infiniband")
@@ -28,22 +28,32 @@ class Link:
     rate: float
 
 
-def look_at_links(kind: Kind, expected: int | None, rate: float | None, directory: Path = DIRECTORY) -> list[Check]:
-    """Check the links of one kind. MissingError: the kernel shows no such device at all."""
+def look_at_links(
+    kind: Kind, expected: int | None, rate: float | None, seen: int = 0, directory: Path = DIRECTORY
+) -> Looked:
+    """Check the links of one kind. `seen`: how many an earlier boot had. MissingError: no such device at all."""
     if not directory.is_dir():
         raise MissingError(f"{directory} is not there: the kernel's RDMA drivers are not loaded")
-    return judge_links(kind, [link for link in read_links(directory) if link.kind == kind], expected, rate)
+    links = [link for link in read_links(directory) if link.kind == kind]
+    active = sum(link.state == "ACTIVE" for link in links)
+    return Looked(judge_links(kind, links, expected, rate, seen), links={kind: active})
 
 
-def judge_links(kind: Kind, links: Iterable[Link], expected: int | None, rate: float | None) -> list[Check]:
+def judge_links(
+    kind: Kind, links: Iterable[Link], expected: int | None, rate: float | None, seen: int = 0
+) -> list[Check]:
     """Return a check for each link that is not as it should be, or one that passes.
 
-    Without an expected count nothing can be said of a link that is not there: that is an error, and no pass.
+    Without an expected count nothing can be said of a link that is not there, unless an earlier boot had it: that is an
+    error, and no pass.
     """
     present = list(links)
+    if expected is None and len(present) < seen:
+        told = f"{len(present)} links are there, and an earlier boot had {seen}"
+        return [Check(kind, "nic", "fail", None, "links_missing", told)]
     bad = [check for link in present if (check := _judge_link(kind, link, rate)) is not None]
     if expected is None:
-        why = "how many links there should be is not known: name the instance type, or set `links` in the configuration"
+        why = f"how many links there should be is not known: set `instance_type`, or `{kind}: {{expected: N}}`"
         return [*bad, Check(kind, "nic", "error", message=why)]
     if len(present) < expected:
         told = f"{len(present)} of {expected} links are there"

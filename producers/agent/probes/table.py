@@ -7,7 +7,8 @@ from typing import Final
 
 from faultlens.errors import ConfigurationError
 from faultlens.events import Check, Component
-from producers.agent.configuration import Configuration, off_by_role
+from producers.agent.configuration import Configuration, Links, off_by_role
+from producers.agent.instance_types import expected_links, type_of_this_machine
 from producers.agent.probe import Probe
 from producers.agent.probes import dcgm, links, nvidia, storage, system
 
@@ -30,14 +31,17 @@ _COMPONENTS: Final[Mapping[str, Component]] = {
 }  # fmt: skip
 
 
-def probes_of(configuration: Configuration) -> list[Probe]:
-    """Return the probes to run. ConfigurationError: a check that is not needed does not exist at all."""
+def probes_of(configuration: Configuration, seen: Mapping[str, int] | None = None) -> list[Probe]:
+    """Return the probes to run. `seen`: how many links of each kind an earlier boot had.
+
+    ConfigurationError: a check that is not needed does not exist at all.
+    """
     off = off_by_role(configuration)
     unknown = sorted(off.keys() - _COMPONENTS.keys())
     if unknown:
         known = ", ".join(sorted(_COMPONENTS))
         raise ConfigurationError(f"not_needed: no check {', '.join(unknown)}; known are {known}")
-    return [probe for probe in _all(configuration) if probe.name not in off]
+    return [probe for probe in _all(configuration, seen or {}) if probe.name not in off]
 
 
 def off_checks(configuration: Configuration) -> list[Check]:
@@ -46,7 +50,7 @@ def off_checks(configuration: Configuration) -> list[Check]:
     return [Check(name, _COMPONENTS[name], "off", message=reason) for name, reason in off.items()]
 
 
-def _all(configuration: Configuration) -> Iterator[Probe]:
+def _all(configuration: Configuration, seen: Mapping[str, int]) -> Iterator[Probe]:
     deadline_s = configuration.deadline_s
 
     def probe(name: str, look: object, *arguments: object) -> Probe:
@@ -65,11 +69,12 @@ def _all(configuration: Configuration) -> Iterator[Probe]:
             yield probe(name, system.look_for_services, name, _COMPONENTS[name], names)
     if configuration.mounts is not None:
         yield probe("mounts", storage.look_at_mounts, configuration.mounts)
-    if configuration.ib_links is not None:
-        wanted = configuration.ib_links
-        yield probe("ib_links", links.look_at_links, "ib_links", wanted.expected, wanted.gbit_s)
-    if configuration.efa_links is not None:
-        wanted = configuration.efa_links
-        yield probe("efa_links", links.look_at_links, "efa_links", wanted.expected, wanted.gbit_s)
+    instance_type = type_of_this_machine(configuration)
+    kinds: tuple[links.Kind, ...] = ("ib_links", "efa_links")
+    for kind in kinds:
+        asked: Links | None = getattr(configuration, kind)
+        if asked is not None:
+            wanted = expected_links(kind, asked, instance_type)
+            yield probe(kind, links.look_at_links, kind, wanted.expected, wanted.gbit_s, seen.get(kind, 0))
     if configuration.dcgm is not None:
         yield probe("dcgm", dcgm.look_at_health, configuration.dcgm.program, configuration.dcgm.timeout_s)
