@@ -24,14 +24,15 @@ from faultlens.kafka import load_connection
 from faultlens.local_judge import LocalJudge
 from faultlens.settings import data_directory, load_settings
 from producers.launcher.identity import Identity, identity_of
-from producers.launcher.launching import Judge, Launcher, Options, Sink
+from producers.launcher.launching import STALL_AFTER_S, Judge, Launcher, Options, Sink
+from producers.launcher.watching import pattern_of
 from slo.wording import printable
 
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
 
-def launch(
+def launch(  # noqa: PLR0913 - one parameter for each option of the command
     command: Annotated[list[str], typer.Argument(metavar="-- CMD…", help="What to run.", show_default=False)],
     *,
     cluster: Annotated[str, typer.Option(metavar="NAME", help="The cluster's name in events.")] = "local",
@@ -42,6 +43,13 @@ def launch(
             "--job-events/--no-job-events", help="Tell of the job, or (where a bridge does) only of this rank."
         ),
     ] = True,
+    progress_pattern: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help=r"Lines of its output that tell a step, as in 'step (?P<step>\d+)'."),
+    ] = None,
+    stall_after_s: Annotated[
+        float, typer.Option(min=10, max=86_400, help="Without progress for so long it is told to be stalled.")
+    ] = STALL_AFTER_S,
     out: Out = None,
     brokers: Brokers = None,
     verdict_wait_s: Annotated[
@@ -56,12 +64,18 @@ def launch(
     who = identity_of(
         os.environ, node=socket.gethostname(), cluster=cluster, fresh_id=f"launch-{uuid.uuid4().hex[:12]}"
     )
+    options = Options(
+        retries=retries,
+        job_events=job_events,
+        stall_after_s=stall_after_s,
+        pattern=pattern_of(progress_pattern) if progress_pattern is not None else None,
+    )
     with _surroundings(who, out, brokers, verdict_wait_s) as (sink, judge):
         launcher = Launcher(
             who,
             command,
             os.environ,
-            options=Options(retries=retries, job_events=job_events),
+            options=options,
             sink=sink,
             judge=judge,
             now_ms=wall_ms,

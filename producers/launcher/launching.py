@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from faultlens.clock import SECOND_MS
+from faultlens.clock import SECOND_MS, moment_of
 from faultlens.codec import Decoder, Event
 from faultlens.errors import InvalidEventError
-from faultlens.events import JobAttributed, JobCheckpoint, JobProgress
+from faultlens.events import JobAttributed, JobCheckpoint, JobProgress, Stalled
 from faultlens.topics import TYPES
-from producers.launcher import telling
+from producers.launcher import flight, telling
 from producers.launcher.identity import Identity, excluding
 from producers.launcher.process import Run
 from producers.launcher.retrying import Decision, decide
 from producers.launcher.telling import Ending
+from producers.launcher.watching import Watch
 
 ALIVE_EVERY_S: Final = 60.0
+# Half of the ten minutes after which collectives time out.
+STALL_AFTER_S: Final = 300.0
 _FROM_TRAINING: Final = {name: kind for name, kind in TYPES.items() if kind.data in (JobProgress, JobCheckpoint)}
 
 
@@ -39,11 +43,17 @@ class Judge(Protocol):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What was asked for: how many retries, and whether the job's own events are told or only this rank's exit."""
+    """What was asked for: how many retries, and whether the job's own events are told or only this rank's exit.
+
+    `stall_after_s`: without progress for so long it is told to be stalled, once there was some; `pattern`: what in its
+    output is progress.
+    """
 
     retries: int = 0
     job_events: bool = True
     alive_every_s: float = ALIVE_EVERY_S
+    stall_after_s: float = STALL_AFTER_S
+    pattern: re.Pattern[str] | None = None
 
 
 class Launcher:
@@ -72,6 +82,8 @@ class Launcher:
         self._decode = Decoder(_FROM_TRAINING).decode
         self._tells_job = options.job_events and who.is_first
         self._alive_ms = 0
+        self._progress_ms: int | None = None
+        self._stalled: Stalled | None = None
         self.unreadable = 0
 
     def run(self) -> Ending:
@@ -91,12 +103,14 @@ class Launcher:
 
     def _attempt(self, attempt: int, exclude: Sequence[str]) -> Ending:
         who = {"FAULTLENS_JOB_ID": self._who.job_id, "FAULTLENS_ATTEMPT": str(attempt)}
+        self._progress_ms, self._stalled = None, None
         run = Run(
             self._command,
             {**self._environment, **excluding(exclude), **who},
             now_ms=self._now_ms,
             told=self._take_progress,
             tick=lambda: self._sign_of_life(attempt),
+            watch=self._watching(attempt),
         )
         if self._tells_job:
             self._tell(telling.allocated(self._who, attempt, self._now_ms()))
@@ -118,11 +132,40 @@ class Launcher:
             self._say(_told(attempt, ending, verdict, decision))
         return decision
 
+    def _watching(self, attempt: int) -> Callable[[int, bytes], None]:
+        """Return what looks for progress in the output; nothing does where no pattern was given."""
+        pattern = self._options.pattern
+        if pattern is None or not self._tells_job:
+            return lambda stream, data: None
+        watch = Watch(pattern, self._who, self._tell_progress, self._now_ms)
+        return lambda stream, data: watch.feed(stream, data, attempt)
+
     def _sign_of_life(self, attempt: int) -> None:
+        if not self._tells_job:
+            return
         now_ms, every_s = self._now_ms(), self._options.alive_every_s
-        if self._tells_job and now_ms - self._alive_ms >= every_s * SECOND_MS:
+        stalled_anew = self._stalled is None and self._looks_stalled(now_ms)
+        if stalled_anew or now_ms - self._alive_ms >= every_s * SECOND_MS:
             self._alive_ms = now_ms
-            self._tell(telling.alive(self._who, attempt, now_ms, every_s))
+            self._stalled = self._recorded() if self._looks_stalled(now_ms) else None
+            self._tell(telling.alive(self._who, attempt, now_ms, every_s, self._stalled))
+
+    def _looks_stalled(self, now_ms: int) -> bool:
+        last_ms = self._progress_ms
+        return last_ms is not None and now_ms - last_ms >= self._options.stall_after_s * SECOND_MS
+
+    def _recorded(self) -> Stalled:
+        """Return since when it is stalled, and the ranks that flight recorders show absent, where they are configured.
+
+        Dumps are asked for each time, and those that are there by then are read the next time.
+        """
+        since = moment_of(self._progress_ms or 0)
+        place = flight.place_of(self._environment)
+        if place is None:
+            return Stalled(since)
+        suspects = flight.suspects(flight.read_dumps(place), self._who.ranks)
+        flight.ask_for_dumps(self._environment, self._who.ranks)
+        return Stalled(since, suspects)
 
     def _take_progress(self, line: bytes) -> None:
         """Pass on what the training says of itself; what is no such event is counted and dropped."""
@@ -132,9 +175,13 @@ class Launcher:
             self.unreadable += 1
             return
         if event.subject == self._who.job_id:
-            self._tell(event)
+            self._tell_progress(event)
         else:
             self.unreadable += 1
+
+    def _tell_progress(self, event: Event) -> None:
+        self._progress_ms = max(self._progress_ms or 0, event.time_ms)
+        self._tell(event)
 
     def _tell(self, event: Event) -> None:
         self._sink.put(event)

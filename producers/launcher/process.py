@@ -31,7 +31,8 @@ ERROR_FILE_BYTES: Final = 64 << 10
 
 
 class Run:
-    """One run of a command. `told`: called with each line of progress; `tick`: called about every second."""
+    """One run of a command. Called are `told` with each line of progress, `tick` about every second, `watch` with what it
+    prints on which stream."""
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class Run:
         now_ms: Callable[[], int],
         told: Callable[[bytes], None] = lambda line: None,
         tick: Callable[[], None] = lambda: None,
+        watch: Callable[[int, bytes], None] = lambda stream, data: None,
     ) -> None:
         self._command = list(command)
         self._environment = dict(environment)
         self._now_ms = now_ms
         self._told = told
         self._tick = tick
+        self._watch = watch
         self._capture = Capture()
         self._lines = b""
         self._process: subprocess.Popen[bytes] | None = None
@@ -109,6 +112,7 @@ class Run:
         else:
             self._capture.feed(data)
             _write_all(key.data, data)
+            self._watch(key.data, data)
 
     def _take_progress(self, data: bytes) -> None:
         *lines, rest = (self._lines + data).split(b"\n")

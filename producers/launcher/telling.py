@@ -15,6 +15,7 @@ from faultlens.events import (
     JobSubmitted,
     Outcome,
     RankExited,
+    Stalled,
 )
 from producers.launcher.identity import Identity
 
@@ -55,9 +56,9 @@ def started(who: Identity, attempt: int, at_ms: int) -> Event:
     return _event(who, "started", attempt, at_ms, JobStarted(who.job_id, attempt))
 
 
-def alive(who: Identity, attempt: int, at_ms: int, interval_s: float) -> Event:
-    """Return a sign of life."""
-    return _event(who, f"alive-{at_ms}", attempt, at_ms, JobAlive(who.job_id, attempt, interval_s))
+def alive(who: Identity, attempt: int, at_ms: int, interval_s: float, stalled: Stalled | None = None) -> Event:
+    """Return a sign of life, and since when it makes no progress, if it does not."""
+    return _event(who, f"alive-{at_ms}", attempt, at_ms, JobAlive(who.job_id, attempt, interval_s, stalled))
 
 
 def rank_exited(who: Identity, attempt: int, ending: Ending) -> Event:

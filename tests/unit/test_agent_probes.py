@@ -132,9 +132,8 @@ def test_links_are_counted_by_kind_and_judged_by_state_and_rate(tmp_path: Path) 
         ("mlx5_1/1", "fail", "link_down"),
         ("mlx5_2/1", "fail", "link_degraded"),
     ]
-    assert [told(check) for check in links.look_at_links("efa_links", 1, None, directory=tmp_path).checks] == [
-        ("pass", None)
-    ]
+    (well,) = links.look_at_links("efa_links", 1, None, directory=tmp_path).checks
+    assert told(well) == ("pass", None)
     assert told(links.look_at_links("efa_links", 4, None, directory=tmp_path).checks[-1]) == ("fail", "links_missing")
 
 

@@ -18,8 +18,8 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from faultlens.codec import Event
 from faultlens.errors import WorldError
-from producers.kubernetes.bridge import KubernetesBridge, versions_in
 from producers.delivery.kept import Kept
+from producers.kubernetes.bridge import KubernetesBridge, versions_in
 from producers.kubernetes.telling import Names
 from producers.kubernetes.translator import Translator
 from producers.kubernetes.watching import RESOURCES, Cluster
