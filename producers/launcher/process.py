@@ -31,8 +31,8 @@ ERROR_FILE_BYTES: Final = 64 << 10
 
 
 class Run:
-    """One run of a command. Called are `told` with each line of progress, `tick` about every second, `watch` with what it
-    prints on which stream."""
+    """One run of a command. Called are `told` with each line of progress, `tick` about every second, and `watch` with
+    what it prints on which stream."""
 
     def __init__(
         self,

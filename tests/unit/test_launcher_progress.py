@@ -44,13 +44,8 @@ def watched(*pieces: tuple[int, bytes], every_ms: int = 2_000) -> list[tuple[int
 
 
 def test_steps_are_found_in_lines_that_come_in_pieces_and_streams_that_alternate() -> None:
-    pieces = [
-        (1, b"epoch 1 ste"),
-        (2, b"warning: st"),
-        (1, b"p 3 loss 1\n"),
-        (2, b"ep 9\n"),
-        (1, b"step 1,204 tokens 8,000\n"),
-    ]
+    pieces = [(1, b"epoch 1 ste"), (2, b"warning: st"), (1, b"p 3 loss 1\n"), (2, b"ep 9\n")]
+    pieces.append((1, b"step 1,204 tokens 8,000\n"))
     assert watched(*pieces) == [(3, None), (9, None), (1204, 8000.0)]
 
 
@@ -126,9 +121,7 @@ class Evil:
         return os.system, ("touch evil",)
 
 
-def test_a_dump_that_would_run_something_or_is_none_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dump_that_would_run_something_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trace0").write_bytes(pickle.dumps({"entries": [Evil()]}))
     (tmp_path / "trace1").write_bytes(b"nonsense")
@@ -179,7 +172,7 @@ def test_a_job_that_stops_making_progress_is_told_to_be_stalled_with_who_is_abse
         return minutes[0] * MINUTE_MS
 
     code = "import time; print('step 7', flush=True); time.sleep(2.6)"
-    options = Options(pattern=STEP, stall_after_s=300.0, alive_every_s=60.0)
+    options = Options(pattern=STEP, stall_after_s=60.0, alive_every_s=60.0)
     Launcher(
         WHO, [sys.executable, "-c", code], environment,
         options=options, sink=heard, judge=heard, now_ms=now_ms, say=lambda line: None,
