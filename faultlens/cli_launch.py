@@ -71,21 +71,16 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
         pattern=pattern_of(progress_pattern) if progress_pattern is not None else None,
     )
     with _surroundings(who, out, brokers, verdict_wait_s) as (sink, judge):
-        launcher = Launcher(
-            who,
-            command,
-            os.environ,
-            options=options,
-            sink=sink,
-            judge=judge,
-            now_ms=wall_ms,
-            say=lambda line: typer.echo(printable(f"faultlens: {line}", limit=2_000), err=True),
-        )
+        launcher = Launcher(who, command, os.environ, options=options, sink=sink, judge=judge, now_ms=wall_ms, say=_say)
         try:
             ending = launcher.run()
         except OSError as error:
             raise _NotStarted(command, error) from None
     _end_as(ending.exit_code, ending.signal)
+
+
+def _say(line: str) -> None:
+    typer.echo(printable(f"faultlens: {line}", limit=2_000), err=True)
 
 
 class _NotStarted(typer.Exit):

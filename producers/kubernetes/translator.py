@@ -17,7 +17,7 @@ from producers.kubernetes.attempts import Job, Step
 from producers.kubernetes.device_objects import Claim, Slice, TaintRule
 from producers.kubernetes.devices import DeviceTeller, Offer
 from producers.kubernetes.nodes import NodeTeller, Seen
-from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, condition
+from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, WorkStatus, condition
 from producers.kubernetes.owners import Asked, Owner, asked_for, end_of, is_suspended, owner_of
 from producers.kubernetes.runs import Ending, claims_of, gpus_of, holds_accelerators, runs_of
 from producers.kubernetes.telling import ALIVE_EVERY_S, JobTeller, Names
@@ -189,7 +189,9 @@ class Translator:
             return known
         if owner.word.ignored or not (self._all_pods or holds_accelerators(pod)):
             return None
-        return self._new_job(owner, now_ms)
+        work: Work | None = self.memory["work"].get(owner.uid)
+        # What was over before anybody looked is not told.
+        return None if work is not None and end_of(work) is not None else self._new_job(owner, now_ms)
 
     def _new_job(self, owner: Owner, now_ms: int) -> Job:
         """Return a new job, named after its owner, or by its uid where the name was another's before."""
@@ -211,7 +213,8 @@ class Translator:
 
     def _work(self, work: Work, now_ms: int) -> Iterator[Event]:
         meta = work.metadata
-        lean = Work(metadata=_named(meta), kind=work.kind)
+        asked, word = asked_for(work), end_of(work)
+        lean = Work(metadata=_named(meta), kind=work.kind, status=work.status if word is not None else WorkStatus())
         if self.memory["work"].get(meta.uid) != lean:
             self._put("work", meta.uid, lean)
         owner = owner_of(meta, work.kind, self.memory["work"])
@@ -219,7 +222,6 @@ class Translator:
         is_top = owner.uid == meta.uid or (owner.kind, owner.name) == (work.kind, meta.name)
         if not is_top or owner.word.ignored:
             return
-        asked, word = asked_for(work), end_of(work)
         if job is None:
             wanted = self._all_pods or asked.gpus or asked.claims
             if not wanted or word is not None:

@@ -327,7 +327,8 @@ def main(tool: Path, state: Path) -> int:
             ]
             line.start_bridge(*bridge)
             player = Player(api)
-            sleep(15)
+            until("the bridge to watch", lambda: line.hears("watching"))
+            sleep(10)
             play(line, lab, player, bridge)
             truth = Truth(tuple(player.failures), player.ends, ((f"{NAMESPACE}/j20", "crash_loop"),))
             return report(line, truth, judged(line, truth), RECORDED, "kubernetes")

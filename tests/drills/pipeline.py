@@ -53,6 +53,10 @@ class Pipeline:
             environment = os.environ | {"TERM": "dumb"} | (environment or {})
             self._bridge = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
+    def hears(self, words: str) -> bool:
+        """Return whether the bridge has said this."""
+        return words in (self._directory / "bridge.log").read_text("utf-8", "replace")
+
     def stop_bridge(self, *, kill: bool = False) -> None:
         """End the bridge, without farewell if asked."""
         if self._bridge is not None:

@@ -336,6 +336,14 @@ def test_what_vanished_while_nobody_watched_is_noticed_in_the_next_list() -> Non
     assert [e["outcome"] for e in lab.of("job.ended")] == ["cancelled"]
 
 
+def test_what_was_over_before_anybody_looked_is_not_told() -> None:
+    lab = Lab()
+    lab.sees("Job", job(ended=("Complete", "")))
+    lab.sees("Pod", pod(phase="Succeeded", **status(ended(0, 60, "Completed"))))
+    lab.waits(300)
+    assert lab.told == []
+
+
 def test_secrets_do_not_leave_in_last_words_or_messages() -> None:
     lab = started()
     words = "login with hf_abcdefghijklmnopqrstuvwx\nRuntimeError: boom"
