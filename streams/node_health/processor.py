@@ -300,7 +300,8 @@ class NodeHealthProcessor:
         third_ms = max(record.reported_ms, blind_ms) + MISSED_INTERVALS * record.interval_ms
         census = context.census.get(record.cluster)
         if now_ms < third_ms:
-            return record, []
+            # After a time in which we were blind: looked at again when the third interval since then is over.
+            return replace(record, looked_ms=third_ms - max(record.interval_ms, MINUTE_MS)), []
         record = replace(record, looked_ms=now_ms)
         if census is None or census.at_ms < third_ms or census.on_time * 2 < census.covered:
             return record, []

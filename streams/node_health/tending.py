@@ -24,7 +24,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def with_facts(effects: Effects, now_ms: int) -> Effects:
-    """Return the effects, before all else with where the node stands now if remediation does not know that yet."""
+    """Return the effects, and in them where the node stands now if remediation does not know that yet."""
     record = cast("NodeRecord", effects.state)
     if record.cluster == "" or record.standing is None:
         return effects
@@ -36,7 +36,10 @@ def with_facts(effects: Effects, now_ms: int) -> Effects:
         return effects if record is effects.state else replace(effects, state=record)
     key = stable_id(record.node, "facts", mark.hex(), now_ms)
     told = Emit(topics.CONDITIONS, record.cluster, key, now_ms, facts)
-    return replace(effects, state=replace(record, facts_told=mark), emits=[told, *effects.emits])
+    # What somebody did to the node explains how it stands now.
+    acts = [emit for emit in effects.emits if isinstance(emit.data, Intervened)]
+    rest = [emit for emit in effects.emits if not isinstance(emit.data, Intervened)]
+    return replace(effects, state=replace(record, facts_told=mark), emits=[*acts, told, *rest])
 
 
 def _facts(record: NodeRecord, now_ms: int) -> NodeFacts:

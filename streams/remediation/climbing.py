@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from faultlens.clock import MINUTE_MS
+from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.events import Action
 from streams.remediation import controls, fleet, issuing
 from streams.remediation.closing import close
@@ -30,10 +30,12 @@ _LOOK_AGAIN_MS: Final = 10 * MINUTE_MS
 # Reports a node owes after a repair, and the moment that the last may take.
 _REPORTS: Final = 3
 _PROOFS: Final = 3
+_TEST_AGAIN_MS: Final = HOUR_MS
 _RETURN_AFTER_MS: Final = (MINUTE_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS)
 # An actuator says so when it cannot do a thing at all (actuators, `Refusal`).
 UNSUPPORTED: Final = "unsupported"
 PROOF: Final = "proof"
+_BY_PEOPLE: Final = "a person: all steps were taken"
 _BACK: Final = Rung("return_to_service")
 
 
@@ -66,7 +68,7 @@ def _step(desk: Desk, incident: IncidentCard) -> tuple[IncidentCard, bool]:
         return _verify(desk, incident, card)
     if incident.stage == "returning":
         return _give_back(desk, incident, card)
-    return incident, False
+    return _tested_again(desk, _acknowledged(desk, incident, card), card), False
 
 
 def _card_of(desk: Desk, incident: IncidentCard) -> NodeCard:
@@ -111,8 +113,9 @@ def _at_the_top(desk: Desk, incident: IncidentCard, *, taught: bool) -> tuple[In
     """Return the incident as a person's when its ladder (`taught`: there is one) has no more rungs."""
     if incident.job_id:
         return close(desk, incident, "all steps were taken"), False
-    waits = "a person: all steps were taken" if taught else None
-    return replace(incident, stage="handed_over", waits=waits, due_ms=None), False
+    if taught:
+        _queue(desk, incident)
+    return replace(incident, stage="handed_over", waits=_BY_PEOPLE if taught else None, due_ms=None), False
 
 
 def _target(incident: IncidentCard, card: NodeCard) -> str:
@@ -178,6 +181,28 @@ def _queue(desk: Desk, incident: IncidentCard) -> None:
         desk.put(replace(own, waiting=(*own.waiting, incident.id)))
 
 
+def _acknowledged(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard:
+    """Return the incident of a person with whoever has said to see to it."""
+    word = controls.said(desk.own(), "acknowledge", controls.Aim(card.node), desk.now_ms)
+    if incident.waits is None or word is None or word.since_ms < incident.first_ms:
+        return incident
+    return replace(incident, waits=f"a person: {controls.by_whom(word)}")
+
+
+def _tested_again(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard:
+    """Return the incident of a person with its node tested again now and then, where only a test can clear it."""
+    only_proof = bool(card.traits) and all(_only_proof_clears(trait) for trait in card.traits)
+    if not only_proof or not _was_taken(card) or not _can_validate(desk):
+        return incident
+    if desk.now_ms < incident.not_before_ms:
+        return replace(incident, due_ms=incident.not_before_ms)
+    incident = replace(incident, not_before_ms=desk.now_ms + _TEST_AGAIN_MS)
+    step = Step(incident, card, Rung("validate"), issuing.command_id_of(incident, card.node, "validate"))
+    if obstacle(desk, step) is not None:
+        return replace(incident, due_ms=incident.not_before_ms)
+    return replace(issuing.issue(desk, step), due_ms=None)
+
+
 # --- what became of a step -----------------------------------------------------------------------------
 
 
@@ -228,10 +253,15 @@ def _succeeded(desk: Desk, incident: IncidentCard, command: CommandCard) -> Inci
     return incident if _rung_of(desk, incident, command) is None else _next(incident)
 
 
+def _only_proof_clears(trait: Trait) -> bool:
+    """Return whether no report will ever say that this is over."""
+    return trait.origin == "verdict" or trait.key == PROOF
+
+
 def _cured(desk: Desk, command: CommandCard) -> None:
-    """Take what only verdicts and failed validations said off the node: no report will ever say that it is over."""
+    """Take what only verdicts and failed validations said off the node."""
     card = desk.node(command.node)
-    left = tuple(trait for trait in card.traits if trait.origin == "condition")
+    left = tuple(trait for trait in card.traits if not _only_proof_clears(trait))
     if left != card.traits:
         fleet.keep(desk, replace(card, traits=left))
 
@@ -264,7 +294,7 @@ def _doubted(desk: Desk, incident: IncidentCard, command: CommandCard) -> None:
         severity=incident.severity,
         since_ms=desk.now_ms,
         evidence=command.id,
-        origin="verdict",
+        hint="validate",
     )
     fleet.keep(desk, replace(card, traits=(*(t for t in card.traits if t.key != PROOF), trait)))
 
@@ -316,9 +346,13 @@ def _was_taken(card: NodeCard) -> bool:
 
 
 def _needs_proof(desk: Desk, incident: IncidentCard, card: NodeCard) -> bool:
-    route, executable = _route_of(desk, incident), desk.policy.executable
-    can = executable is None or "validate" in executable
-    return can and not incident.proven and _was_taken(card) and (route is None or route.validate)
+    route = _route_of(desk, incident)
+    return _can_validate(desk) and not incident.proven and _was_taken(card) and (route is None or route.validate)
+
+
+def _can_validate(desk: Desk) -> bool:
+    executable = desk.policy.executable
+    return executable is None or "validate" in executable
 
 
 def _route_of(desk: Desk, incident: IncidentCard) -> Route | None:

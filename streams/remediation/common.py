@@ -181,9 +181,9 @@ def _with(desk: Desk, incident: IncidentCard, node: str, commands: tuple[str, ..
 
 
 def left(desk: Desk, incident: IncidentCard, node: str) -> None:
-    """Let a node go that has nothing wrong any more; the incident is over when nobody is left."""
-    card = desk.node(node)
-    if any(trait.role != "trend" for trait in card.traits):
+    """Let a node go that has nothing of it any more; the incident is over when nobody is left."""
+    card, family = desk.node(node), family_of(incident.cause)
+    if any(family_of(trait.cause) == family and trait.role != "trend" for trait in card.traits):
         return
     fleet.keep(desk, replace(card, incident=None))
     desk.released.append((node, None))

@@ -24,8 +24,10 @@ def scopes_of(facts: NodeFacts) -> tuple[str, ...]:
 
 def is_out(card: NodeCard) -> bool:
     """Return whether the node is out, or about to be by an open command of ours."""
-    state = card.facts.state if card.facts is not None else "available"
-    return state in _OUT or card.taken or card.taking == "node"
+    facts = card.facts
+    # One that is silent is still out when somebody holds it back.
+    held = facts is not None and (facts.state in _OUT or facts.actor is not None)
+    return held or card.taken or card.taking == "node"
 
 
 def keep(desk: Desk, card: NodeCard) -> NodeCard:

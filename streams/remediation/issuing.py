@@ -146,10 +146,12 @@ def ended(desk: Desk, command: CommandCard, state: str, reason: str) -> CommandC
     return command
 
 
-def late(desk: Desk, command: CommandCard, state: str) -> None:
-    """Note what a result that comes after its command was closed says of the node, and nothing else."""
-    if state == "succeeded" and command.node:
-        fleet.keep(desk, _left(desk.node(command.node), replace(command, state=state)))
+def late(desk: Desk, command: CommandCard, state: str) -> CommandCard:
+    """Note what a result that comes after its command was closed says of the node; return the command as it says."""
+    told = replace(command, state=state)
+    if state == "succeeded" and command.node and command.mode == "live":
+        fleet.keep(desk, _left(desk.node(command.node), told))
+    return told
 
 
 def _left(card: NodeCard, command: CommandCard) -> NodeCard:

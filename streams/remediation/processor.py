@@ -253,7 +253,7 @@ def _on_result(desk: Desk, event: Event, data: RemediationResult) -> None:
     if command is None or data.state == "expired":
         return
     if command.ended_ms:
-        issuing.late(desk, command, data.state)
+        _late(desk, issuing.late(desk, command, data.state))
     elif data.state in _OPEN:
         issuing.heard(desk, command, data)
     else:
@@ -271,6 +271,20 @@ def _ended(desk: Desk, command: CommandCard) -> None:
     now_in = desk.incident(desk.node(command.node).incident)
     if now_in is not None and now_in.id != command.incident:
         _move(desk, now_in)
+    _noticed(desk, command.node)
+
+
+def _late(desk: Desk, command: CommandCard) -> None:
+    if command.state == "succeeded" and command.node:
+        issuing.tend(desk, command, incidents.watched_until_ms(desk, command.node))
+        _noticed(desk, command.node)
+
+
+def _noticed(desk: Desk, node: str) -> None:
+    """Bring a node back that was taken by what came out of nowhere: a late word, or a step of what is over."""
+    card = desk.node(node) if node else None
+    if card is not None and card.incident is None and (card.taken or card.excluded):
+        desk.released.append((node, None))
 
 
 # --- time ----------------------------------------------------------------------------------------------

@@ -1,0 +1,221 @@
+"""`faultlens policy`: what remediation would do about a fault, all routes, and cases that a policy must pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+
+from faultlens.catalogue import Judgement, load_catalogue
+from faultlens.cli_options import PolicyOption
+from faultlens.errors import UsageError
+from faultlens.local_policy import decided_by
+from faultlens.objectives import iso_duration
+from faultlens.yaml_lines import load_model
+from slo.wording import printable
+from streams.remediation import Policy, Route, Rung, Trouble
+
+EXIT_BAD: Final = 1
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="What remediation does about what.")
+
+CatalogueOption = Annotated[
+    list[Path] | None, typer.Option("--catalogue", metavar="DIR", help="A site's own fault catalogue; may be repeated.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+class Case(BaseModel):
+    """What must be done about a fault: a case as people write it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    fault: str = Field(pattern=r"^[a-z_]+:[^ ]+$")
+    family: str | None = None
+    driver: str | None = None
+    component: str = "gpu"
+    pool: str | None = None
+    returns: int = Field(default=0, ge=0)
+    job_gpus: int = Field(default=0, ge=0)
+    route: str | None = None
+    steps: tuple[str, ...] | None = None
+    contains: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    mode: str | None = None
+
+
+class Cases(BaseModel):
+    """A file of cases."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cases: tuple[Case, ...] = Field(min_length=1, max_length=10_000)
+
+
+@app.command()
+def explain(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    fault: Annotated[str, typer.Option(metavar="KIND:CODE", help="Such as xid:79, xid:149/link_down, check:ecc/fail.")],
+    family: Annotated[str | None, typer.Option(help="GPU family, such as H100.")] = None,
+    driver: Annotated[str | None, typer.Option(help="Driver version or branch.")] = None,
+    component: Annotated[str, typer.Option(help="Of a check that the catalogue does not know by name.")] = "gpu",
+    pool: Annotated[str | None, typer.Option(help="The node's pool.")] = None,
+    returns: Annotated[int, typer.Option(min=0, help="How often it was repaired here before.")] = 0,
+    job_gpus: Annotated[int, typer.Option(min=0, help="How many GPUs work there.")] = 0,
+    policy: PolicyOption = None,
+    catalogue: CatalogueOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which route a fault takes, and the steps in their order with what each waits for."""
+    case = Case(
+        fault=fault, family=family, driver=driver, component=component, pool=pool, returns=returns, job_gpus=job_gpus
+    )
+    decided, judged = decided_by(policy), _judged(case, catalogue or [])
+    answer = _answer(decided, case, judged)
+    typer.echo(json.dumps(answer, indent=2) if as_json else _text(answer))
+
+
+@app.command()
+def show(*, policy: PolicyOption = None, as_json: JsonOption = False) -> None:
+    """List the routes in the order in which they are asked, and the ladder of each."""
+    decided = decided_by(policy)
+    rows = [_route_row(decided, route) for route in decided.routes]
+    if as_json:
+        typer.echo(json.dumps({"version": decided.version, "routes": rows}, indent=2))
+        return
+    typer.echo(f"policy {printable(decided.version)}")
+    for row in rows:
+        typer.echo(f"  {row['route']:<20} {row['mode']:<7} {' > '.join(row['steps']) or 'nothing is done'}")
+
+
+@app.command("test")
+def held_against(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Cases in YAML: faults, and what must be done about them.")
+    ],
+    *,
+    policy: PolicyOption = None,
+    catalogue: CatalogueOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold a policy against cases; ends with 1 if one fails."""
+    decided, cases = decided_by(policy), load_model(file, Cases).cases
+    failed = []
+    for number, case in enumerate(cases, 1):
+        answer = _answer(decided, case, _judged(case, catalogue or []))
+        failed += [f"case {number} ({case.fault}): {why}" for why in _wrong(case, answer)]
+    if as_json:
+        typer.echo(json.dumps({"cases": len(cases), "failed": failed}, indent=2))
+    else:
+        for line in failed:
+            typer.echo(printable(line, limit=400))
+        typer.echo(f"{len(cases)} cases, {len(failed)} complaints")
+    if failed:
+        raise typer.Exit(EXIT_BAD)
+
+
+def _judged(case: Case, catalogues: list[Path]) -> Judgement:
+    kind, _, rest = case.fault.partition(":")
+    code, _, sub = rest.partition("/")
+    found = load_catalogue(catalogues)
+    if kind != "check":
+        return found.resolve(kind, code, subcode=sub or None, family=case.family, driver=case.driver)
+    status, _, special = (sub or "fail").partition("/")
+    try:
+        return found.resolve_check(code, case.component, status, special or None)
+    except ValueError as error:
+        raise UsageError(f"--fault: {error}") from None
+
+
+def _answer(policy: Policy, case: Case, judged: Judgement) -> dict[str, Any]:
+    kind, _, rest = case.fault.partition(":")
+    trouble = Trouble(
+        origin="condition",
+        cause=judged.cause_code,
+        cause_class=judged.cause_class,
+        role=judged.role,
+        severity=judged.severity,
+        fatal=judged.fatal_to_job,
+        fault=f"{kind}:{rest.partition('/')[0]}",
+        hint=judged.action_hint,
+        family=case.family,
+        pool=case.pool,
+        returns=case.returns,
+        job_gpus=case.job_gpus,
+    )
+    answer: dict[str, Any] = {
+        "fault": case.fault,
+        "means": judged.meaning,
+        "cause": judged.cause_code,
+        "role": judged.role,
+        "severity": judged.severity,
+        "policy": policy.version,
+    }
+    if judged.role not in ("root", "unexpected", "trend"):
+        return answer | {"route": None, "steps": [], "why": f"a code of role {judged.role} opens no incident"}
+    route = policy.route(trouble)
+    if route is None:
+        return answer | {"route": None, "steps": [], "why": "no route is for it"}
+    return answer | _route_row(policy, route, policy.tolerance_ms(route, trouble))
+
+
+def _route_row(policy: Policy, route: Route, tolerance_ms: int | None = None) -> dict[str, Any]:
+    ladder = policy.ladders[route.ladder]
+    return {
+        "route": route.name,
+        "ladder": route.ladder,
+        "mode": route.mode,
+        "returns_by": route.returns_by,
+        "steps": [rung.action for rung in ladder],
+        "details": [_detail(policy, rung, tolerance_ms) for rung in ladder],
+    }
+
+
+def _detail(policy: Policy, rung: Rung, tolerance_ms: int | None) -> str:
+    timing = policy.timings[rung.action]
+    said = []
+    if rung.wait == "persists" and tolerance_ms is not None:
+        said.append("at once" if tolerance_ms == 0 else f"when it has lasted {iso_duration(tolerance_ms)}")
+    elif rung.wait != "now":
+        said.append({"persists": "when it persists", "idle": "when nothing runs there"}.get(rung.wait, rung.wait))
+    if rung.approval:
+        said.append("when a person approves it")
+    if rung.attempts > 1:
+        said.append(f"up to {rung.attempts} times, {iso_duration(max(rung.cooldown_ms, 1000))} apart")
+    said.append(f"to start within {iso_duration(timing.start_ms)} and end within {iso_duration(timing.finish_ms)}")
+    return f"{rung.action}: {', '.join(said)}"
+
+
+def _text(answer: dict[str, Any]) -> str:
+    lines = [
+        printable(f"{answer['fault']}: {answer['means']}", limit=400),
+        f"  cause    {answer['cause']}, role {answer['role']}, severity {answer['severity']} of 100",
+    ]
+    if answer["route"] is None:
+        return "\n".join([*lines, f"  nothing is done: {answer['why']}"])
+    back = "verified reports" if answer["returns_by"] == "verified" else "a person"
+    lines.append(f"  route    {answer['route']} ({answer['mode']}, policy {printable(answer['policy'])})")
+    lines += [f"  {number}.       {detail}" for number, detail in enumerate(answer["details"], 1)]
+    if not answer["details"]:
+        lines.append("  nothing is done; it is recorded")
+    return "\n".join([*lines, f"  back by  {back}"])
+
+
+def _wrong(case: Case, answer: dict[str, Any]) -> list[str]:
+    steps = answer["steps"]
+    wrong = []
+    if case.route is not None and answer["route"] != case.route:
+        wrong.append(f"takes route {answer['route']}, expected {case.route}")
+    if case.steps is not None and tuple(steps) != case.steps:
+        wrong.append(f"takes {' > '.join(steps) or 'no step'}, expected {' > '.join(case.steps) or 'none'}")
+    wrong += [f"lacks {action}" for action in case.contains if action not in steps]
+    wrong += [f"must never {action}" for action in case.never if action in steps]
+    if case.mode is not None and answer.get("mode") != case.mode:
+        wrong.append(f"is {answer.get('mode')}, expected {case.mode}")
+    return wrong
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,454 @@
+"""A fleet that breaks in every way, people and actuators that err, and the real processors that look after it.
+
+One seed is one story. The remediation lane works in batches, as on Kafka: a batch is kept whole or lost with all that
+it sent, and is then decided anew from the records that led to it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from faultlens import topics
+from faultlens.arrival import Entry
+from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, moment_of, parse_moment
+from faultlens.codec import Event, encode, event_of
+from faultlens.events import (
+    Check,
+    ControlScope,
+    Data,
+    DeviceRef,
+    Incident,
+    NodeActed,
+    NodeFault,
+    NodeHealth,
+    OperatorControl,
+    PlatformIncident,
+    PlatformRollout,
+    RemediationCommand,
+    RemediationResult,
+    Scope,
+)
+from faultlens.local_pump import Pump
+from faultlens.local_roles import load_roles
+from streams.remediation.record import CommandCard, IncidentCard, NodeCard
+from streams.runtime.records import Record, Role, Sent
+from streams.runtime.state import EncodedStates, KeptCodec
+from streams.runtime.task import Task
+
+T0 = parse_moment("2026-11-23T00:00:00Z")
+CLUSTER = "c1"
+REPORT_MS = 10 * MINUTE_MS
+TICK_MS = 30 * SECOND_MS
+CHECKS = {"gpu_count": "gpu", "driver_responds": "driver", "ecc": "gpu", "ib_links": "nic", "host_memory": "memory"}
+# What breaks: the fault, the check that fails while it lasts, and the actions that mend it; without any, only a person.
+FAULTS = (
+    ("xid", "79", "gpu_count", ("reboot", "power_cycle", "replace")),
+    ("xid", "79", "gpu_count", ("power_cycle", "replace")),
+    ("xid", "95", "ecc", ("reset_device", "reboot", "power_cycle", "replace")),
+    ("xid", "119", "driver_responds", ("reset_device", "reboot", "power_cycle", "replace")),
+    ("xid", "119", "driver_responds", ()),
+    ("xid", "999", "", ("reboot",)),
+    ("nic", "link_down", "ib_links", ()),
+    ("host_memory", "uncorrectable", "host_memory", ("replace",)),
+)
+RESTARTS = ("reboot", "power_cycle", "replace")
+TAKING = {"block_new_work", "drain", "reset_device", "restart_services", *RESTARTS}
+ROLES = {role.name: role for role in load_roles()}
+
+
+@dataclass
+class Machine:
+    """What is true of a node, whether anybody knows it or not."""
+
+    name: str
+    number: int
+    boots: int = 0
+    broken: dict[int, tuple[str, str, str, tuple[str, ...]]] = field(default_factory=dict)
+    gone_until_ms: int = 0
+    blocked: bool = False
+    cordoned: bool = False
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.name}-boot-{self.boots}"
+
+    @property
+    def where(self) -> dict[str, str]:
+        return {"rack": f"r{self.number // 10}", "switch": f"s{self.number // 20}"}
+
+
+class Lane:
+    """The remediation lane: records in, whole batches out; a crash loses what was not written."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+        self._codec = KeptCodec(role.processor.state_type)
+        self._kept: dict[str, bytes] = {}
+        self.task = self._loaded(None)
+        self._lane = self.task.lane
+        self._since: list[Record | int] = []
+
+    def _loaded(self, lane: Any) -> Task:
+        states = EncodedStates(self._codec)
+        for key, raw in self._kept.items():
+            states.put(key, self._codec.decode(raw))
+        return Task(self._role, states=states, lane=lane)
+
+    def take(self, record: Record) -> None:
+        self._since.append(record)
+        self.task.take(record)
+
+    def advance(self, now_ms: int) -> None:
+        self._since.append(now_ms)
+        self.task.advance(now_ms)
+
+    def commit(self) -> list[Sent]:
+        batch = self.task.seal()
+        for key, kept in batch.changed.items():
+            if kept is None:
+                self._kept.pop(key, None)
+            else:
+                self._kept[key] = self._codec.encode(kept)
+        self._lane, self._since = batch.lane, []
+        return batch.sent
+
+    def crash(self) -> None:
+        """Lose the batch, and go on from what was written."""
+        again, self._since = self._since, []
+        self.task = self._loaded(self._lane)
+        for step in again:
+            self.advance(step) if isinstance(step, int) else self.take(step)
+
+    def cards(self, kind: type[Any]) -> list[Any]:
+        return [kept.state for _, kept in self.task.states.items() if isinstance(kept.state, kind)]
+
+    def sizes(self) -> list[int]:
+        return [len(raw) for raw in self._kept.values()]
+
+
+class Counted:
+    """What is out, by what was commanded and said and by nothing that the processor keeps; and how commands ended."""
+
+    def __init__(self, machines: list[Machine]) -> None:
+        self.commands: dict[str, RemediationCommand] = {}
+        self.endings: dict[str, list[str]] = {}
+        self.started: set[str] = set()
+        self.taken: set[str] = set()
+        self.cordoned: set[str] = set()
+        self.faults: list[str] = []
+        self._scopes = {"cluster": {machine.name for machine in machines}}
+        for machine in machines:
+            for kind, name in machine.where.items():
+                self._scopes.setdefault(f"{kind}/{name}", set()).add(machine.name)
+
+    def issued(self, command: RemediationCommand) -> None:
+        node = command.node
+        if command.command_id in self.commands:
+            self.faults.append(f"sent twice: {command}")
+        if command.action in TAKING and node is not None:
+            out = self.taken | self.cordoned | self.about_to_be()
+            for name, members in self._scopes.items():
+                cap = max(1, len(members) // 10)
+                if node in members and node not in out and len(out & members) + 1 > cap:
+                    self.faults.append(f"{command.action} {node} breaks the cap of {name}: {sorted(out & members)}")
+        self.commands[command.command_id] = command
+        self.endings[command.command_id] = []
+
+    def about_to_be(self) -> set[str]:
+        open_ = (c for c in self.commands.values() if not self.endings[c.command_id] and c.action in TAKING)
+        return {command.node for command in open_ if command.node is not None}
+
+    def heard(self, result: RemediationResult) -> None:
+        """Note what an actuator says; what comes after the end says something of the node, and ends nothing."""
+        command, node = self.commands[result.command_id], result.node or ""
+        if result.state == "started":
+            self.started.add(command.command_id)
+            return
+        is_over = bool(self.endings[command.command_id])
+        if not is_over:
+            self.endings[command.command_id].append(result.state)
+        if command.action == "return_to_service" and result.state == "succeeded":
+            self.taken.discard(node)
+        elif command.action in TAKING and (result.state == "succeeded" or (not is_over and self._in_doubt(result))):
+            self.taken.add(node)
+
+    def _in_doubt(self, result: RemediationResult) -> bool:
+        return result.state == "failed" and result.command_id in self.started
+
+    def expired(self, command_id: str) -> None:
+        if self.endings[command_id]:
+            self.faults.append(f"expired after its end: {self.commands[command_id]}")
+        self.endings[command_id].append("expired")
+        command = self.commands[command_id]
+        if command_id in self.started and command.action in TAKING and command.node is not None:
+            self.taken.add(command.node)
+
+
+class Story:
+    """One seed: a fleet in trouble for `days`, then peace until everything could be mended."""
+
+    def __init__(self, seed: int, *, nodes: int = 40, days: float = 1.0) -> None:
+        self.dice = random.Random(seed)  # noqa: S311 - a story is to be told again
+        self.machines = [Machine(f"node-{n:03d}", n) for n in range(nodes)]
+        self.by_name = {machine.name: machine for machine in self.machines}
+        self.now_ms, self.peace_ms = T0, T0 + int(days * DAY_MS)
+        self.counted = Counted(self.machines)
+        self.dead_letters = 0
+        self.incidents: dict[str, Incident] = {}
+        self.lane = Lane(ROLES["remediation"])
+        self._offsets = dict.fromkeys(topics.TOPICS, 0)
+        self._pump = Pump([Task(ROLES["node"]), Task(ROLES["context"])], self._from_pump)
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = count()
+        self._ids = count()
+        self.actuator_back_ms = 0
+        self.deaf_until_ms = 0
+
+    # --- time ------------------------------------------------------------------------------------------
+
+    def after(self, delay_ms: int, what: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self.now_ms + max(0, delay_ms), next(self._order), what))
+
+    def run(self) -> None:
+        for machine in self.machines:
+            self.after(self.dice.randrange(REPORT_MS), lambda m=machine: self._reports(m))  # type: ignore[misc]
+        self.after(TICK_MS, self._tick)
+        self.after(30 * MINUTE_MS, self._mischief)
+        end_ms = self.peace_ms + 12 * HOUR_MS
+        while self._due and self._due[0][0] <= end_ms:
+            self.now_ms, _, what = heapq.heappop(self._due)
+            what()
+
+    def _tick(self) -> None:
+        self.lane.advance(self.now_ms)
+        self._commit()
+        self.after(TICK_MS, self._tick)
+
+    def _commit(self) -> None:
+        """Write the batch, unless the lane crashes before that: then it is decided anew."""
+        if self.dice.random() < 0.02:
+            self.lane.crash()
+        for sent in self.lane.commit():
+            self._from_lane(sent)
+
+    # --- records ---------------------------------------------------------------------------------------
+
+    def say(self, data: Data, source: str, *, twice: bool = False) -> None:
+        """Let somebody say something; some of it comes twice."""
+        event = event_of(data, source=source, id_=f"e{next(self._ids)}", time_ms=self.now_ms)
+        for _ in range(1 + twice):
+            if isinstance(data, RemediationResult):
+                self.counted.heard(data)
+                self._to_lane(topics.REMEDIATION_RESULTS, event)
+                continue
+            self._pump.take(Entry("story", 1, encode(event), event, arrived_ms=self.now_ms), event)
+            topic = topics.TYPES[event.type].topic
+            if topic == topics.PLATFORM_EVENTS:
+                self._to_lane(topic, event)
+
+    def _to_lane(self, topic: str, event: Event) -> None:
+        offset = self._offsets[topic]
+        self._offsets[topic] = offset + 1
+        self.lane.take(Record(topic, offset, self.now_ms, event))
+        self._commit()
+
+    def _from_pump(self, sent: Sent, at_ms: int) -> None:
+        self.dead_letters += sent.topic == topics.DEAD_LETTERS
+        if sent.topic in ROLES["remediation"].topics:
+            self._to_lane(sent.topic, sent.event)
+
+    def _from_lane(self, sent: Sent) -> None:
+        data = sent.event.data
+        self.dead_letters += sent.topic == topics.DEAD_LETTERS
+        if sent.topic == topics.ALLOCATIONS:
+            self._pump.take(Entry("story", 1, b"", sent.event, arrived_ms=self.now_ms), sent.event)
+        elif isinstance(data, RemediationCommand):
+            self._commanded(data)
+        elif isinstance(data, Incident):
+            self.incidents[data.incident_id] = data
+        elif isinstance(data, RemediationResult):
+            self.counted.expired(data.command_id)
+
+    # --- the fleet -------------------------------------------------------------------------------------
+
+    def _reports(self, machine: Machine) -> None:
+        if self.now_ms >= self.deaf_until_ms and self.now_ms >= machine.gone_until_ms:
+            failing = {broken[2] for broken in machine.broken.values()}
+            device = {broken[2]: gpu for gpu, broken in machine.broken.items()}
+            checks = tuple(
+                Check(name, component, "fail" if name in failing else "pass", device.get(name))  # type: ignore[arg-type]
+                for name, component in CHECKS.items()
+            )
+            good = 8 - len(machine.broken)
+            self.say(
+                NodeHealth(
+                    machine.name, CLUSTER, REPORT_MS / 1000, 8, 0 if machine.blocked else good, checks, "gpu",
+                    machine.boot_id, machine.where, "H100",
+                ),
+                f"agent/{machine.name}",
+                twice=self.dice.random() < 0.01,
+            )  # fmt: skip
+        self.after(REPORT_MS, lambda: self._reports(machine))
+
+    def break_one(self, machine: Machine, fault: tuple[str, str, str, tuple[str, ...]], times: int = 1) -> None:
+        gpu = self.dice.randrange(8)
+        machine.broken[gpu] = fault
+        data = NodeFault(
+            machine.name, CLUSTER, fault[0], fault[1], "kmsg", "gpu", machine.boot_id, machine.where,  # type: ignore[arg-type]
+            "H100", None, None, DeviceRef(index=gpu) if fault[0] == "xid" else None,
+        )  # fmt: skip
+        for _ in range(times):
+            self.say(data, f"agent/{machine.name}")
+        # Where nothing that can be commanded helps, a person mends it in the end; most things one hears of by a ticket.
+        self.after(self.dice.randrange(HOUR_MS, 8 * HOUR_MS), lambda: self._mended_by_hand(machine, gpu, fault))
+
+    def _mended_by_hand(self, machine: Machine, gpu: int, fault: tuple[str, str, str, tuple[str, ...]]) -> None:
+        if machine.broken.get(gpu) is fault:
+            self._restart(machine, 5 * MINUTE_MS)
+            machine.broken.pop(gpu, None)
+
+    def _restart(self, machine: Machine, for_ms: int) -> None:
+        machine.boots += 1
+        machine.gone_until_ms = max(machine.gone_until_ms, self.now_ms + for_ms)
+
+    # --- mischief --------------------------------------------------------------------------------------
+
+    def _mischief(self) -> None:
+        if self.now_ms >= self.peace_ms:
+            self._make_peace()
+            return
+        kinds = (self._one_breaks, self._one_breaks, self._one_breaks, self._storm, self._rack_goes, self._deaf,
+                 self._rollout, self._actuator_dies, self._person_cordons, self._pause, self._flaps)  # fmt: skip
+        self.dice.choice(kinds)()
+        self.after(self.dice.randrange(5 * MINUTE_MS, HOUR_MS), self._mischief)
+
+    def _make_peace(self) -> None:
+        for machine in self.machines:
+            if machine.broken:
+                machine.broken.clear()
+                self._restart(machine, 5 * MINUTE_MS)
+        self.say(OperatorControl(CLUSTER, "resume", "op", "all is well"), "operator/op")
+        for machine in self.machines:
+            scope = ControlScope(nodes=(machine.name,))
+            self.say(OperatorControl(CLUSTER, "release", "op", "all is well", scope), "operator/op")
+
+    def _one_breaks(self) -> None:
+        self.break_one(self.dice.choice(self.machines), self.dice.choice(FAULTS))
+
+    def _storm(self) -> None:
+        fault = self.dice.choice(FAULTS)
+        for machine in self.dice.sample(self.machines, self.dice.choice((1, 3, 8, 25))):
+            self.break_one(machine, fault, times=3)
+
+    def _rack_goes(self) -> None:
+        rack = self.dice.randrange(len(self.machines) // 10)
+        until_ms = self.now_ms + self.dice.randrange(20 * MINUTE_MS, 3 * HOUR_MS)
+        for machine in self.machines[10 * rack : 10 * rack + 10]:
+            machine.gone_until_ms = max(machine.gone_until_ms, until_ms)
+        if self.dice.random() < 0.5:
+            scope, name = Scope(domains={"rack": (f"r{rack}",)}), f"i{next(self._ids)}"
+            self.say(PlatformIncident(name, CLUSTER, "power", "started", scope), "status/site")
+            ended = PlatformIncident(name, CLUSTER, "power", "ended", scope)
+            self.after(until_ms - self.now_ms, lambda: self.say(ended, "status/site"))
+
+    def _deaf(self) -> None:
+        self.deaf_until_ms = self.now_ms + self.dice.randrange(10 * MINUTE_MS, HOUR_MS)
+
+    def _rollout(self) -> None:
+        chosen = self.dice.sample(self.machines, 15)
+        scope, name = Scope(nodes=tuple(machine.name for machine in chosen)), f"r{next(self._ids)}"
+        self.say(PlatformRollout(name, CLUSTER, "driver", "999", "started", scope), "deploy/site")
+        bad = ("xid", "119", "driver_responds", ("reset_device", *RESTARTS))
+        for machine in chosen[:10]:
+            self.after(self.dice.randrange(40 * MINUTE_MS), lambda m=machine: self.break_one(m, bad))  # type: ignore[misc]
+        ended = PlatformRollout(name, CLUSTER, "driver", "999", "ended", scope)
+        self.after(HOUR_MS, lambda: self.say(ended, "deploy/site"))
+
+    def _actuator_dies(self) -> None:
+        self.actuator_back_ms = self.now_ms + self.dice.randrange(10 * MINUTE_MS, 3 * HOUR_MS)
+
+    def _person_cordons(self) -> None:
+        machine = self.dice.choice(self.machines)
+        machine.cordoned = True
+        self.counted.cordoned.add(machine.name)
+        self.say(NodeActed(machine.name, CLUSTER, "cordon", "ann", planned=False), "bridge/slurm")
+        self.after(self.dice.randrange(10 * MINUTE_MS, 6 * HOUR_MS), lambda: self._person_uncordons(machine))
+
+    def _person_uncordons(self, machine: Machine) -> None:
+        machine.cordoned = machine.blocked = False
+        self.counted.cordoned.discard(machine.name)
+        self.counted.taken.discard(machine.name)
+        self.say(NodeActed(machine.name, CLUSTER, "uncordon", "ann", planned=False), "bridge/slurm")
+
+    def _pause(self) -> None:
+        until = moment_of(self.now_ms + self.dice.randrange(10 * MINUTE_MS, 2 * HOUR_MS))
+        self.say(OperatorControl(CLUSTER, "pause", "op", "look", expires_at=until), "operator/op")
+
+    def _flaps(self) -> None:
+        machine = self.dice.choice(self.machines)
+        for number in range(6):
+            self.after(number * 12 * MINUTE_MS, lambda: self.break_one(machine, ("nic", "link_down", "ib_links", ())))
+            self.after(number * 12 * MINUTE_MS + 6 * MINUTE_MS, machine.broken.clear)
+
+    # --- the actuator ----------------------------------------------------------------------------------
+
+    def _commanded(self, command: RemediationCommand) -> None:
+        self.counted.issued(command)
+        if self.now_ms < self.actuator_back_ms:
+            if self.dice.random() < 0.2:  # a zombie does it anyway, and says so when everybody has given up
+                self.after(self.dice.randrange(10 * MINUTE_MS, 4 * HOUR_MS), lambda: self._done(command))
+            return
+        kind = self.dice.random()
+        if kind < 0.05:
+            self.after(SECOND_MS, lambda: self._tell(command, "refused", "busy"))
+        elif kind < 0.12:
+            self.after(MINUTE_MS, lambda: self._tell(command, "failed", "no"))
+        elif kind < 0.17:
+            self.after(SECOND_MS, lambda: self._tell(command, "started"))  # and then it dies
+        elif kind < 0.22:
+            self.after(self.dice.randrange(HOUR_MS, 5 * HOUR_MS), lambda: self._done(command))
+        else:
+            self.after(SECOND_MS, lambda: self._tell(command, "started"))
+            self.after(self.dice.randrange(2 * SECOND_MS, 4 * MINUTE_MS), lambda: self._done(command))
+
+    def _done(self, command: RemediationCommand) -> None:
+        machine = self.by_name[command.node or ""]
+        action = command.action
+        if action in RESTARTS:
+            self._restart(machine, 3 * MINUTE_MS)
+        for gpu, broken in list(machine.broken.items()):
+            if action in broken[3]:
+                del machine.broken[gpu]
+        if action == "block_new_work":
+            machine.blocked = True
+        if action == "return_to_service":
+            machine.blocked = False
+        self._tell(command, "failed" if action == "validate" and machine.broken else "succeeded")
+
+    def _tell(self, command: RemediationCommand, state: str, reason: str | None = None) -> None:
+        result = RemediationResult(
+            command.command_id,
+            CLUSTER,
+            state,  # type: ignore[arg-type]
+            "sim",
+            moment_of(self.now_ms),
+            command.node,
+            reason=reason,
+        )
+        self.say(result, "actuator/sim", twice=self.dice.random() < 0.1)
+
+    # --- what must be true -----------------------------------------------------------------------------
+
+    def open_incidents(self) -> list[IncidentCard]:
+        return [card for card in self.lane.cards(IncidentCard) if card.stage != "closed"]
+
+    def kept(self) -> list[NodeCard]:
+        return [card for card in self.lane.cards(NodeCard) if card.taken]
+
+    def unended(self) -> list[CommandCard]:
+        return [card for card in self.lane.cards(CommandCard) if not card.ended_ms]
