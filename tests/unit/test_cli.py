@@ -65,7 +65,8 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_mistyped_verb_is_wrong_use_and_the_right_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, told = run(capsys, "replya")
     assert code == 2
-    assert "Did you mean 'replay'?" in told
+    assert "Did you mean" in told
+    assert "'replay'" in told
 
 
 # --- errors --------------------------------------------------------------------------------------------
