@@ -9,9 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from faultlens import topics
 from faultlens.arrival import Entry
@@ -36,9 +34,9 @@ from faultlens.events import (
 from faultlens.local_pump import Pump
 from faultlens.local_roles import load_roles
 from streams.remediation.record import CommandCard, IncidentCard, NodeCard
-from streams.runtime.records import Record, Role, Sent
-from streams.runtime.state import EncodedStates, KeptCodec
+from streams.runtime.records import Record, Sent
 from streams.runtime.task import Task
+from tests.simulation.workshop import RESTARTS, Counted, Lane, Machine
 
 T0 = parse_moment("2026-11-23T00:00:00Z")
 CLUSTER = "c1"
@@ -56,137 +54,7 @@ FAULTS = (
     ("nic", "link_down", "ib_links", ()),
     ("host_memory", "uncorrectable", "host_memory", ("replace",)),
 )
-RESTARTS = ("reboot", "power_cycle", "replace")
-TAKING = {"block_new_work", "drain", "reset_device", "restart_services", *RESTARTS}
 ROLES = {role.name: role for role in load_roles()}
-
-
-@dataclass
-class Machine:
-    """What is true of a node, whether anybody knows it or not."""
-
-    name: str
-    number: int
-    boots: int = 0
-    broken: dict[int, tuple[str, str, str, tuple[str, ...]]] = field(default_factory=dict)
-    gone_until_ms: int = 0
-    blocked: bool = False
-    cordoned: bool = False
-
-    @property
-    def boot_id(self) -> str:
-        return f"{self.name}-boot-{self.boots}"
-
-    @property
-    def where(self) -> dict[str, str]:
-        return {"rack": f"r{self.number // 10}", "switch": f"s{self.number // 20}"}
-
-
-class Lane:
-    """The remediation lane: records in, whole batches out; a crash loses what was not written."""
-
-    def __init__(self, role: Role) -> None:
-        self._role = role
-        self._codec = KeptCodec(role.processor.state_type)
-        self._kept: dict[str, bytes] = {}
-        self.task = self._loaded(None)
-        self._lane = self.task.lane
-        self._since: list[Record | int] = []
-
-    def _loaded(self, lane: Any) -> Task:
-        states = EncodedStates(self._codec)
-        for key, raw in self._kept.items():
-            states.put(key, self._codec.decode(raw))
-        return Task(self._role, states=states, lane=lane)
-
-    def take(self, record: Record) -> None:
-        self._since.append(record)
-        self.task.take(record)
-
-    def advance(self, now_ms: int) -> None:
-        self._since.append(now_ms)
-        self.task.advance(now_ms)
-
-    def commit(self) -> list[Sent]:
-        batch = self.task.seal()
-        for key, kept in batch.changed.items():
-            if kept is None:
-                self._kept.pop(key, None)
-            else:
-                self._kept[key] = self._codec.encode(kept)
-        self._lane, self._since = batch.lane, []
-        return batch.sent
-
-    def crash(self) -> None:
-        """Lose the batch, and go on from what was written."""
-        again, self._since = self._since, []
-        self.task = self._loaded(self._lane)
-        for step in again:
-            self.advance(step) if isinstance(step, int) else self.take(step)
-
-    def cards(self, kind: type[Any]) -> list[Any]:
-        return [kept.state for _, kept in self.task.states.items() if isinstance(kept.state, kind)]
-
-    def sizes(self) -> list[int]:
-        return [len(raw) for raw in self._kept.values()]
-
-
-class Counted:
-    """What is out, by what was commanded and said and by nothing that the processor keeps; and how commands ended."""
-
-    def __init__(self, machines: list[Machine]) -> None:
-        self.commands: dict[str, RemediationCommand] = {}
-        self.endings: dict[str, list[str]] = {}
-        self.started: set[str] = set()
-        self.taken: set[str] = set()
-        self.cordoned: set[str] = set()
-        self.faults: list[str] = []
-        self._scopes = {"cluster": {machine.name for machine in machines}}
-        for machine in machines:
-            for kind, name in machine.where.items():
-                self._scopes.setdefault(f"{kind}/{name}", set()).add(machine.name)
-
-    def issued(self, command: RemediationCommand) -> None:
-        node = command.node
-        if command.command_id in self.commands:
-            self.faults.append(f"sent twice: {command}")
-        if command.action in TAKING and node is not None:
-            out = self.taken | self.cordoned | self.about_to_be()
-            for name, members in self._scopes.items():
-                cap = max(1, len(members) // 10)
-                if node in members and node not in out and len(out & members) + 1 > cap:
-                    self.faults.append(f"{command.action} {node} breaks the cap of {name}: {sorted(out & members)}")
-        self.commands[command.command_id] = command
-        self.endings[command.command_id] = []
-
-    def about_to_be(self) -> set[str]:
-        open_ = (c for c in self.commands.values() if not self.endings[c.command_id] and c.action in TAKING)
-        return {command.node for command in open_ if command.node is not None}
-
-    def heard(self, result: RemediationResult) -> None:
-        """Note what an actuator says; what comes after the end says something of the node, and ends nothing."""
-        command, node = self.commands[result.command_id], result.node or ""
-        if result.state == "started":
-            self.started.add(command.command_id)
-            return
-        is_over = bool(self.endings[command.command_id])
-        if not is_over:
-            self.endings[command.command_id].append(result.state)
-        if command.action == "return_to_service" and result.state == "succeeded":
-            self.taken.discard(node)
-        elif command.action in TAKING and (result.state == "succeeded" or (not is_over and self._in_doubt(result))):
-            self.taken.add(node)
-
-    def _in_doubt(self, result: RemediationResult) -> bool:
-        return result.state == "failed" and result.command_id in self.started
-
-    def expired(self, command_id: str) -> None:
-        if self.endings[command_id]:
-            self.faults.append(f"expired after its end: {self.commands[command_id]}")
-        self.endings[command_id].append("expired")
-        command = self.commands[command_id]
-        if command_id in self.started and command.action in TAKING and command.node is not None:
-            self.taken.add(command.node)
 
 
 class Story:
@@ -329,9 +197,8 @@ class Story:
 
     def _make_peace(self) -> None:
         for machine in self.machines:
-            if machine.broken:
-                machine.broken.clear()
-                self._restart(machine, 5 * MINUTE_MS)
+            machine.broken.clear()
+            self._restart(machine, 5 * MINUTE_MS)
         self.say(OperatorControl(CLUSTER, "resume", "op", "all is well"), "operator/op")
         for machine in self.machines:
             scope = ControlScope(nodes=(machine.name,))
