@@ -177,13 +177,17 @@ class NodeAnswer(Data, frozen=True):
 
 
 class NodeNews(Data, frozen=True):
-    """A node that an attempt holds fell silent, went down, rebooted, or gave the devices to another attempt."""
+    """A node that an attempt holds fell silent, went down, rebooted, or gave the devices to another attempt at `at_ms`.
+
+    `told_ms` is when the node's own lane had learnt of it: the attempt's may be behind it or ahead.
+    """
 
     job_id: str
     attempt: int
     node: str
     what: Literal["silent", "down", "rebooted", "reallocated"]
     at_ms: int
+    told_ms: int = 0
 
 
 # --- evidence: job -> job ------------------------------------------------------------------------------

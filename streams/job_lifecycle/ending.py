@@ -32,7 +32,7 @@ def due_ms(job: JobRecord, attempt: Attempt, blind_ms: int = 0) -> int | None:
     silent_ms = missed_ms(attempt, blind_ms)
     if silent_ms is None:
         return None
-    reasons = [news.at_ms for news in attempt.news.values()] if attempt.news else []
+    reasons = [max(news.at_ms, news.told_ms) for news in attempt.news.values()] if attempt.news else []
     following = job.attempts.get(attempt.attempt + 1)
     if following is not None and following.allocated_ms is not None and job.workload != "inference":
         reasons.append(following.allocated_ms + NEXT_ATTEMPT_GRACE_MS)
@@ -42,7 +42,10 @@ def due_ms(job: JobRecord, attempt: Attempt, blind_ms: int = 0) -> int | None:
 
 
 def closed(job: JobRecord, attempt: Attempt, now_ms: int, blind_ms: int) -> Attempt:
-    """Return the attempt closed as failed at its reporters' last word, when that is due."""
+    """Return the attempt closed as failed at its reporters' last word, when that is due.
+
+    It counts as closed since it was due, however far this lane has come by now: what had arrived by then is the same.
+    """
     due = due_ms(job, attempt, blind_ms)
     if due is None or now_ms < due:
         return attempt
@@ -51,7 +54,7 @@ def closed(job: JobRecord, attempt: Attempt, now_ms: int, blind_ms: int) -> Atte
         id=f"{job.job_id}/{attempt.attempt}/end_not_reported",
         source="bridge/faultlens",
         at_ms=at_ms,
-        arrived_ms=now_ms,
+        arrived_ms=due,
         outcome="failed",
         reason="end_not_reported",
         unreported=True,

@@ -89,9 +89,10 @@ class NodeHealthProcessor:
         record = accounting.used(cast("NodeRecord", state), now_ms)
         if now_ms >= (standing.forgotten_ms(record) or now_ms + 1):
             return self._forgotten(record, context, now_ms)
-        record, emits = self._answered(record, now_ms)
-        record, silent = self._silenced(record, context, now_ms)
-        emits += silent
+        # An answer is complete up to its time: what is learnt at that very time goes before it.
+        record, emits = self._silenced(record, context, now_ms)
+        record, answers = self._answered(record, now_ms)
+        emits += answers
         effects = tending.with_facts(self._settled(record, emits, context, at_ms=now_ms, now_ms=now_ms), now_ms)
         settled = cast("NodeRecord", effects.state)
         if now_ms < accounting.next_count(settled.counted_ms, self._count_every_ms):

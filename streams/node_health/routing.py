@@ -205,7 +205,7 @@ def news(record: NodeRecord, what: str, at_ms: int, now_ms: int, holders: Iterab
             held.job_id,
             stable_id(record.node, held.job_id, held.attempt, what, at_ms),
             now_ms,
-            NodeNews(held.job_id, held.attempt, record.node, what, at_ms),  # type: ignore[arg-type]
+            NodeNews(held.job_id, held.attempt, record.node, what, at_ms, now_ms),  # type: ignore[arg-type]
         )
         for held in holders
     ]
