@@ -86,6 +86,14 @@ def written_anew(known: Attempt | None, job: JobRecord, attempt: Attempt, now_ms
     return written(job, attempt, now_ms)
 
 
+def queued_after(job: JobRecord, attempt: Attempt, now_ms: int) -> list[Emit]:
+    """Return how long the next attempt waited, if it was allocated before this one's end was known."""
+    following = job.attempts.get(attempt.attempt + 1)
+    if following is None or following.allocated_ms is None:
+        return []
+    return queued(replace(job, attempts={**job.attempts, attempt.attempt: attempt}), following, now_ms)
+
+
 def queued(job: JobRecord, attempt: Attempt, now_ms: int) -> list[Emit]:
     """Return how long the attempt waited for its allocation, in wall time; its ledger begins after that."""
     before = job.attempts.get(attempt.attempt - 1)

@@ -208,8 +208,8 @@ class JobLifecycleProcessor:
             attempt, emits = self._judge.on_attempt(job, attempt, context, now_ms)
             attempt, samples = counting.counted(job, attempt, self._limits, now_ms)
             return attempt, emits + samples
-        attempt = ending.closed(job, attempt, now_ms, context.blind_ms)
-        emits = []
+        running, attempt = attempt, ending.closed(job, attempt, now_ms, context.blind_ms)
+        emits = [] if attempt is running else bookkeeping.queued_after(job, attempt, now_ms)
         losses = []
         for loss in attempt.losses:
             loss, told = telling.lost(job, attempt, loss, now_ms)  # noqa: PLW2901

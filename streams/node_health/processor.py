@@ -233,8 +233,8 @@ class NodeHealthProcessor:
         self, record: NodeRecord, event: Event, held: Held, now_ms: int, context: Context
     ) -> tuple[NodeRecord, list[Emit]]:
         key = holding_key(held.job_id, held.attempt)
-        emits = routing.news(record, "reallocated", held.since_ms, now_ms, routing.overlapping(record, held))
-        emits += routing.missed_news(record, held, now_ms)
+        emits = routing.news(record, "reallocated", held.since_ms, event.time_ms, routing.overlapping(record, held))
+        emits += routing.missed_news(record, held, event.time_ms)
         if record.cluster == "":
             record = replace(record, cluster=held.cluster)
         # An end that was concluded and taken back: the attempt holds the node again.

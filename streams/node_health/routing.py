@@ -197,15 +197,15 @@ def _ran_well(release: Released) -> bool:
 _COUNTS = (_failed_to_start, _unexplained, _ran_well)
 
 
-def news(record: NodeRecord, what: str, at_ms: int, now_ms: int, holders: Iterable[Held]) -> list[Emit]:
-    """Return the word to attempts that hold this node that it is lost to them."""
+def news(record: NodeRecord, what: str, at_ms: int, told_ms: int, holders: Iterable[Held]) -> list[Emit]:
+    """Return the word to attempts that hold this node that it is lost to them; `told_ms`: when that was learnt."""
     return [
         Emit(
             topics.EVIDENCE,
             held.job_id,
             stable_id(record.node, held.job_id, held.attempt, what, at_ms),
-            now_ms,
-            NodeNews(held.job_id, held.attempt, record.node, what, at_ms, now_ms),  # type: ignore[arg-type]
+            told_ms,
+            NodeNews(held.job_id, held.attempt, record.node, what, at_ms, told_ms),  # type: ignore[arg-type]
         )
         for held in holders
     ]
@@ -216,16 +216,19 @@ def overlapping(record: NodeRecord, new: Held) -> list[Held]:
     return [held for held in record.held.values() if _took_over(new, held)]
 
 
-def missed_news(record: NodeRecord, held: Held, now_ms: int) -> list[Emit]:
-    """Return the word to an attempt on what befell the node after its allocation and before the word of that came."""
+def missed_news(record: NodeRecord, held: Held, told_ms: int) -> list[Emit]:
+    """Return the word to an attempt on what befell the node after its allocation and before the word of that came.
+
+    `told_ms`: when the allocation was told.
+    """
     emits = []
     for fault in record.faults:
         what = _LOST_BY.get((fault.kind, fault.code))
         if what is not None and (fault.open or fault.last_ms > held.since_ms):
-            emits += news(record, what, fault.since_ms, now_ms, [held])
+            emits += news(record, what, fault.since_ms, max(told_ms, fault.arrived_ms), [held])
     holders: list[Held | Released] = [*record.held.values(), *record.released]
     since_ms = min((holder.since_ms for holder in holders if _took_over(holder, held)), default=None)
-    return emits if since_ms is None else emits + news(record, "reallocated", since_ms, now_ms, [held])
+    return emits if since_ms is None else emits + news(record, "reallocated", since_ms, told_ms, [held])
 
 
 def _took_over(later: Held | Released, held: Held) -> bool:
