@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from time import perf_counter, sleep
 from typing import Annotated, Any, Final
@@ -18,16 +18,16 @@ from faultlens.clock import SECOND_MS, iso, monotonic_s, parse_moment
 from faultlens.codec import Decoder
 from faultlens.errors import UsageError, WorldError
 from faultlens.kafka import load_connection
-from faultlens.kafka_progress import GroupProgress
+from faultlens.kafka_progress import LaneProgress
 from faultlens.kafka_topics import demand, plans
 from faultlens.local_roles import READS
 from faultlens.recordings import Recording, merged
 from faultlens.topics import INPUT_TYPES
 from producers.playback import Played, Player, timeline
+from streams.live.changelog import offsets_of
 
 TICKING: Final = tuple(topics[0] for topics in READS.values())
 _LONGEST_NAP_SECONDS: Final = 0.5
-_NAP_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 120.0
 
 
@@ -47,7 +47,6 @@ def produce(  # noqa: PLR0913 - one parameter for each option of the command
             help="At full speed: after so much recorded time wait until all workers are done; 0: never wait.",
         ),
     ] = 60.0,
-    group: Annotated[str, typer.Option(metavar="NAME", help="Begins the names of the workers' groups.")] = "faultlens",
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Let time go on to here after the last event.")
     ] = None,
@@ -67,12 +66,12 @@ def produce(  # noqa: PLR0913 - one parameter for each option of the command
     recordings = [Recording(file) for file in files]
     began_s = perf_counter()
     with (
-        closing(GroupProgress(connection, _groups(group, wanted))) as workers,
+        closing(LaneProgress(connection, READS, wanted, offsets_of)) as workers,
         _progress(recordings, player.played) as show,
     ):
         pace = _stepped(player, workers, step) if factor is None else _paced(factor)
         for what in timeline(merged(recordings, Decoder(INPUT_TYPES)), until_ms):
-            pace(what if isinstance(what, int) else what.arrived_ms)
+            pace(what.arrived_ms)
             player.play(what)
             show()
         player.finish()
@@ -101,35 +100,28 @@ def _moment(text: str | None) -> int | None:
         raise UsageError(f"--until: {error}") from None
 
 
-def _groups(group: str, partitions: Mapping[str, int]) -> dict[str, list[tuple[str, int]]]:
-    """Return what the group of each role reads."""
-    return {
-        f"{group}-{role}": [(topic, number) for topic in topics for number in range(partitions[topic])]
-        for role, topics in READS.items()
-    }
-
-
-def _stepped(player: Player, workers: GroupProgress, step_s: float) -> Callable[[int], None]:
+def _stepped(player: Player, workers: LaneProgress, step_s: float) -> Callable[[int], None]:
     """Return what waits, each time so much recorded time has passed, until all that follows from it is done.
 
-    A worker that runs ahead of the others by hours would judge by what those had not told it yet.
+    A worker that runs ahead of the others by hours would judge by what those had not told it yet. Steps end where whole
+    ones do since the epoch: nodes are counted at full minutes, and nobody goes on before the count is told.
     """
+    step_ms = int(step_s * SECOND_MS)
     next_ms: int | None = None
 
     def wait(at_ms: int) -> None:
         nonlocal next_ms
-        if next_ms is None:
-            next_ms = at_ms + int(step_s * SECOND_MS)
-        if not step_s or at_ms < next_ms:
-            return
-        next_ms = at_ms + int(step_s * SECOND_MS)
-        player.finish()
-        _await(workers)
+        if next_ms is not None and at_ms > next_ms:
+            player.finish()
+            _await(workers)
+            next_ms = None
+        if next_ms is None and step_ms:
+            next_ms = -(-at_ms // step_ms) * step_ms
 
     return wait
 
 
-def _end(player: Player, workers: GroupProgress | None) -> None:
+def _end(player: Player, workers: LaneProgress | None) -> None:
     """Let one role after the other write what it still holds, in the order in which they tell each other."""
     for topic in TICKING:
         if workers is not None:
@@ -140,19 +132,17 @@ def _end(player: Player, workers: GroupProgress | None) -> None:
         _await(workers)
 
 
-def _await(workers: GroupProgress) -> None:
+def _await(workers: LaneProgress) -> None:
     """Wait until all groups are done; WorldError when nothing has moved for too long."""
     before, moved_s = workers.behind(), monotonic_s()
     while before is not None:
-        sleep(_NAP_SECONDS)
         behind = workers.behind()
-        if behind is None or behind != before:
+        if behind != before:
             before, moved_s = behind, monotonic_s()
         elif monotonic_s() - moved_s > _PATIENCE_SECONDS:
-            name, (topic, number), _ = behind
             raise WorldError(
-                f"nothing moves for {_PATIENCE_SECONDS:.0f} s: {name} has records of {topic}/{number} to read; does "
-                f"`faultlens stream --role all --clock recorded --no-ticks` run? (--step 0 does not wait)"
+                f"nothing moves for {_PATIENCE_SECONDS:.0f} s: {behind}; does `faultlens stream --role all --clock "
+                f"recorded --no-ticks` run? (--step 0 does not wait)"
             )
 
 

@@ -22,6 +22,8 @@ DELIVERY_TIMEOUT_MS: Final = 120_000
 MAX_MESSAGE_BYTES: Final = 1_048_576
 # The header by which a recording that is played says when a record had arrived: milliseconds since the epoch.
 ARRIVED: Final = "recordedtime"
+# The header of ticks after the last event of a recording: nobody reports any more, and nobody is missed for that.
+AFTER: Final = "after"
 # The header of the tick that ends a recording: what is known and was not written yet is written now.
 ENDS: Final = "ends"
 

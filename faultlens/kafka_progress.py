@@ -1,84 +1,142 @@
-"""Whether consumer groups have come to the end of what they read."""
+"""Whether workers are done with all that lies in the log, seen from what their lanes write of themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from faultlens.clock import monotonic_s
 from faultlens.errors import WorldError
 from faultlens.kafka import Connection, consumer_config
+from faultlens.kafka_topics import state_topic
 
 _ANSWER_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 120.0
-_READ_SECONDS: Final = 0.1
+_READ_SECONDS: Final = 0.02
+_READ_AT_ONCE: Final = 10_000
 
 Place = tuple[str, int]
+# What a record of a changelog says of its lane: the next offset of each topic; None: it is about something else.
+Told = Callable[[bytes | None, bytes | None], Mapping[str, int] | None]
 
 
-class GroupProgress:
-    """Reads on from where groups have committed, without joining them. WorldError where the brokers do not answer."""
+@dataclass(frozen=True)
+class Behind:
+    """A record that waits: for `role`, or, where that is empty, for the transaction that wrote it to end."""
 
-    def __init__(self, connection: Connection, groups: Mapping[str, Sequence[Place]]) -> None:
-        """`groups`: what each group reads, as topics with partition numbers."""
-        few = {"enable.partition.eof": True, "fetch.wait.max.ms": 10, "fetch.message.max.bytes": 4_096}
-        self._groups = groups
-        self._readers = {group: Consumer(consumer_config(connection, group) | few) for group in groups}
+    role: str
+    place: Place
+    offset: int
 
-    def behind(self) -> tuple[str, Place, int] | None:
-        """Return a group that has records to read, where, and from which offset on; None: all are at the end.
+    def __str__(self) -> str:
+        topic, number = self.place
+        if self.role:
+            return f"the role {self.role} has records of {topic}/{number} to read"
+        return f"{topic}/{number} has records up to {self.offset} that nobody can read yet"
 
-        Offsets alone do not tell: transactions leave markers behind, which count and are never read. And groups give
-        each other work while one after the other is asked: all are at the end when nothing has moved in between.
-        """
-        before: dict[str, list[int]] | None = None
-        while True:
-            committed: dict[str, list[int]] = {}
-            for group in self._groups:
-                place, committed[group] = self._asked_again(group)
-                if place is not None:
-                    return group, *place
-            if committed == before:
-                return None
-            before = committed
+
+class LaneProgress:
+    """Follows the log, what workers write to it and how far their lanes say they are, without joining their groups.
+
+    What a lane has read, written and remembered is one transaction, so that no record is ever on its way unseen.
+    WorldError where the brokers do not answer.
+    """
+
+    def __init__(
+        self, connection: Connection, reads: Mapping[str, Sequence[str]], partitions: Mapping[str, int], told: Told
+    ) -> None:
+        """`reads`: the topics of each role; `partitions`: how many each topic has."""
+        self._reads = reads
+        self._told = told
+        self._next: dict[str, dict[Place, int]] = {role: {} for role in reads}
+        self._reached: dict[Place, int] = {}
+        self._ends: dict[Place, int] = {}
+        self._role_of = {state_topic(role): role for role in reads}
+        self._inputs = _places({topic for topics in reads.values() for topic in topics}, partitions)
+        states = _places(self._role_of, partitions)
+        self._places = [*states, *self._inputs]
+        often = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        self._reader = Consumer(consumer_config(connection, "faultlens-progress") | often)
+        # Asks for the ends of what is written, also by transactions that are not over.
+        unread = {"isolation.level": "read_uncommitted"}
+        self._asker = Consumer(consumer_config(connection, "faultlens-progress") | unread)
+        self._reader.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in states])
+        self._read_to_the_ends(states)
+        self._reader.incremental_assign([TopicPartition(*place, self._done(place)) for place in self._inputs])
+        self._read_to_the_ends(self._inputs)
+
+    def behind(self) -> Behind | None:
+        """Return a record that waits; None: all are done with everything, and nothing more follows from that."""
+        self._read()
+        return self._waiting() or self._unread()
 
     def close(self) -> None:
         """Leave the brokers alone."""
-        for reader in self._readers.values():
-            reader.close()
+        self._reader.close()
+        self._asker.close()
 
-    def _asked_again(self, group: str) -> tuple[tuple[Place, int] | None, list[int]]:
-        """Return what `_unread` does; a broker that goes takes the answers it owes with it, and another one comes."""
-        until_s = monotonic_s() + _PATIENCE_SECONDS
-        while True:
-            try:
-                return self._unread(group)
-            except KafkaException as error:
-                if monotonic_s() > until_s:
-                    raise WorldError(f"how far {group} is cannot be told: {error.args[0].str()}") from None
+    def _done(self, place: Place) -> int:
+        """Return up to where all who read a partition are done with it."""
+        topic, _ = place
+        return min(self._next[role].get(place, 0) for role, topics in self._reads.items() if topic in topics)
 
-    def _unread(self, group: str) -> tuple[tuple[Place, int] | None, list[int]]:
-        """Return where there is a committed record that the group has not done with, its offset, and what is done."""
-        reader = self._readers[group]
-        asked = [TopicPartition(*place) for place in self._groups[group]]
-        committed = reader.committed(asked, timeout=_ANSWER_SECONDS)
-        done = [at.offset for at in committed]
-        reader.assign([TopicPartition(at.topic, at.partition, max(0, at.offset)) for at in committed])
-        at_end: set[Place] = set()
-        until_s = monotonic_s() + _PATIENCE_SECONDS
-        while len(at_end) < len(asked):
+    def _waiting(self) -> Behind | None:
+        for role, topics in self._reads.items():
+            done = self._next[role]
+            for place, reached in self._reached.items():
+                if place[0] in topics and done.get(place, 0) < reached:
+                    return Behind(role, place, done.get(place, 0))
+        return None
+
+    def _unread(self) -> Behind | None:
+        """Return where more is written than was read here. Whoever is done has written before it said so."""
+        asked = [TopicPartition(*place, OFFSET_END) for place in self._places]
+        try:
+            answers = self._asker.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
+        except KafkaException:
+            # A broker that goes takes its answer with it, and another one comes.
+            return Behind("", self._places[0], -1)
+        for answer in answers:
+            place = (answer.topic, answer.partition)
+            if answer.error is not None or self._ends.get(place) != answer.offset:
+                return Behind("", place, answer.offset)
+        return None
+
+    def _read_to_the_ends(self, places: Iterable[Place]) -> None:
+        left, until_s = set(places), monotonic_s() + _PATIENCE_SECONDS
+        while left:
             if monotonic_s() > until_s:
-                raise WorldError(f"how far {group} is cannot be told: the brokers are silent")
-            message = reader.poll(_READ_SECONDS)
-            if message is None:
-                continue
-            place = message.topic() or "", message.partition() or 0
-            error = message.error()
-            if error is None:
-                return (place, message.offset() or 0), done
-            if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
-                raise KafkaException(error)
-            at_end.add(place)
-        return None, done
+                topic, number = min(left)
+                raise WorldError(f"{topic}/{number} is silent: how far workers are cannot be told")
+            self._read()
+            left -= self._ends.keys()
+
+    def _read(self) -> None:
+        """Take note of what has come since the last time; wait a moment for it."""
+        message = self._reader.poll(_READ_SECONDS)
+        while message is not None:
+            self._take(message)
+            for more in self._reader.consume(_READ_AT_ONCE, 0.0):
+                self._take(more)
+            message = self._reader.poll(0.0)
+
+    def _take(self, message: Message) -> None:
+        topic, number, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+        error = message.error()
+        if error is not None:
+            # Anything else the client sees to by itself, or nothing more is heard.
+            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
+                self._ends[topic, number] = offset
+            return
+        role = self._role_of.get(topic)
+        if role is None:
+            self._reached[topic, number] = offset + 1
+        elif told := self._told(message.key(), message.value()):
+            self._next[role].update({(read, number): next_ for read, next_ in told.items()})
+
+
+def _places(topics: Iterable[str], partitions: Mapping[str, int]) -> list[Place]:
+    return [(topic, number) for topic in sorted(topics) for number in range(partitions[topic])]

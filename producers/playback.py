@@ -13,7 +13,7 @@ from faultlens.arrival import End, Entry
 from faultlens.clock import SECOND_MS
 from faultlens.dead_letters import glance
 from faultlens.errors import WorldError
-from faultlens.kafka import ARRIVED, ENDS, Connection, producer_config
+from faultlens.kafka import AFTER, ARRIVED, ENDS, Connection, producer_config
 from faultlens.topics import TOPICS, TYPES
 
 TICK_EVERY_MS: Final = 2 * SECOND_MS
@@ -33,8 +33,16 @@ class Played:
     last_ms: int = 0
 
 
-def timeline(entries: Iterable[Entry], until_ms: int | None = None) -> Iterator[Entry | int]:
-    """Yield the entries with the time that passes between them: a number is a tick of that time.
+@dataclass(frozen=True)
+class Tick:
+    """Time has come this far. `after`: beyond the last event, when nobody reports and nobody is missed for that."""
+
+    arrived_ms: int
+    after: bool = False
+
+
+def timeline(entries: Iterable[Entry], until_ms: int | None = None) -> Iterator[Entry | Tick]:
+    """Yield the entries with the time that passes between them.
 
     In the end time goes on as long as in a replay, or to `until_ms`; the last tick is of the end itself.
     """
@@ -46,13 +54,14 @@ def timeline(entries: Iterable[Entry], until_ms: int | None = None) -> Iterator[
         if next_ms is None:
             next_ms = at_ms // TICK_EVERY_MS * TICK_EVERY_MS
         while next_ms <= at_ms:
-            yield next_ms
+            yield Tick(next_ms)
             next_ms += TICK_EVERY_MS
         yield entry
     if next_ms is not None:
         end_ms = max(next_ms, end.at_ms if until_ms is None else until_ms)
-        yield from range(next_ms, end_ms, TICK_EVERY_MS)
-        yield end_ms
+        for at_ms in range(next_ms, end_ms, TICK_EVERY_MS):
+            yield Tick(at_ms, after=True)
+        yield Tick(end_ms, after=True)
 
 
 class Player:
@@ -66,13 +75,13 @@ class Player:
         self._producer = Producer(producer_config(connection) | {"linger.ms": 20})
         self._sent = 0
 
-    def play(self, what: Entry | int) -> None:
+    def play(self, what: Entry | Tick) -> None:
         """Send an event or a tick without waiting for it; WorldError if an earlier one could not be delivered."""
-        if isinstance(what, int):
+        if isinstance(what, Tick):
             self._tick(what)
         else:
             self._event(what)
-        self.played.last_ms = what if isinstance(what, int) else what.arrived_ms
+        self.played.last_ms = what.arrived_ms
         if self.played.first_ms is None:
             self.played.first_ms = self.played.last_ms
 
@@ -98,10 +107,11 @@ class Player:
         self.played.events[topic] += 1
         self._send(topic, entry.raw, entry.arrived_ms, key=key.encode(), more=[_HEADERS])
 
-    def _tick(self, at_ms: int) -> None:
+    def _tick(self, tick: Tick) -> None:
+        more = [(AFTER, b"1")] if tick.after else []
         for topic, number in self._ticking:
             self.played.ticks += 1
-            self._send(topic, None, at_ms, partition=number)
+            self._send(topic, None, tick.arrived_ms, partition=number, more=more)
 
     def _send(
         self,

@@ -111,10 +111,18 @@ def _joined(known: Open[What] | None, news: Open[What]) -> Open[What]:
         return known
     if news.until_ms is not None or known.until_ms is None:
         arrived_ms = min(known.arrived_ms, news.arrived_ms)
-        return replace(news, since_ms=min(known.since_ms, news.since_ms), arrived_ms=arrived_ms)
+        what = _worded(news.what, known.what) if known.until_ms is None else news.what
+        return replace(news, what=what, since_ms=min(known.since_ms, news.since_ms), arrived_ms=arrived_ms)
     if news.since_ms > known.until_ms:
         return news
-    return replace(known, since_ms=min(known.since_ms, news.since_ms))
+    return replace(known, what=_worded(known.what, news.what), since_ms=min(known.since_ms, news.since_ms))
+
+
+def _worded(what: What, begun: What) -> What:
+    """Return a thing in the words of its beginning: a verdict quotes what was wrong, not that it is over."""
+    if isinstance(what, PlatformIncident) and isinstance(begun, PlatformIncident) and begun.message:
+        return replace(what, message=begun.message)
+    return what
 
 
 def _counted(context: Context, census: ClusterCensus) -> Context:

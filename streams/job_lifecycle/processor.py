@@ -150,9 +150,8 @@ class JobLifecycleProcessor:
         return ()
 
     def on_end(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
-        """Return the ledgers of running attempts up to the end of the recording."""
-        job = cast("JobRecord", state)
-        emits: list[Emit] = []
+        """Return the verdicts that only waited to be looked at, and the ledgers of running attempts up to the end."""
+        job, emits = self._overdue(cast("JobRecord", state), now_ms, context)
         for number, attempt in list(job.attempts.items()):
             if attempt.end is None and attempt.ledger is not None:
                 attempt, records = bookkeeping.written(job, attempt, now_ms)  # noqa: PLW2901
@@ -160,6 +159,17 @@ class JobLifecycleProcessor:
                 job = replace(job, attempts={**job.attempts, number: attempt})
         job, capacity = serving.told_to_the_end(job, now_ms)
         return Effects(job, [*emits, *capacity], self._next_wake(job, now_ms))
+
+    def _overdue(self, job: JobRecord, now_ms: int, context: Context) -> tuple[JobRecord, list[Emit]]:
+        """Return the job with what was to be final by now looked at: all may have answered since it was the last time.
+
+        Where all lanes share a clock nothing is.
+        """
+        overdue = [number for number, attempt in job.attempts.items() if _is_overdue(attempt, now_ms)]
+        if not overdue:
+            return job, []
+        effects = self._followed(job, job, overdue, [], context, now_ms)
+        return cast("JobRecord", effects.state), list(effects.emits)
 
     # --- what every step ends with ---------------------------------------------------------------------
 
@@ -268,6 +278,14 @@ def _final_due_ms(closes_ms: int, sent_ms: int, *, answered: bool, now_ms: int) 
     if now_ms < closes_ms:
         return closes_ms
     return telling.looked_again_ms(closes_ms, now_ms) if answered else telling.sent_again_ms(sent_ms, closes_ms)
+
+
+def _is_overdue(attempt: Attempt, now_ms: int) -> bool:
+    """Return whether a verdict on the attempt or a loss of it is not final though its window has closed."""
+    if attempt.failed and not is_settled(attempt) and attempt.closes_ms <= now_ms:
+        return True
+    undecided = (loss for loss in attempt.losses if loss.decision is None or not loss.decision.finalised)
+    return any(not attempt.takes_over(loss) and loss.at_ms + WINDOW_AFTER_MS <= now_ms for loss in undecided)
 
 
 def _forgotten(job: JobRecord, number: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from faultlens.kafka import ARRIVED, ENDS
+from faultlens.kafka import AFTER, ARRIVED, ENDS
 from streams.runtime.records import Record
 
 
@@ -35,7 +35,8 @@ def as_appended(consumed: Consumed) -> Record:
 
 def as_recorded(consumed: Consumed) -> Record:
     """Return a record of a recording: when it arrived is said in its header; without one it moves no clock."""
-    return _record(consumed, _told_ms(consumed.headers))
+    after = not consumed.value and any(name == AFTER for name, _ in consumed.headers)
+    return _record(consumed, _told_ms(consumed.headers), after=after)
 
 
 def ends_recording(record: Consumed) -> bool:
@@ -43,7 +44,7 @@ def ends_recording(record: Consumed) -> bool:
     return not record.value and any(name == ENDS for name, _ in record.headers)
 
 
-def _record(record: Consumed, arrived_ms: int) -> Record:
+def _record(record: Consumed, arrived_ms: int, *, after: bool = False) -> Record:
     key = record.key
     return Record(
         record.topic,
@@ -52,6 +53,7 @@ def _record(record: Consumed, arrived_ms: int) -> Record:
         value=record.value or b"",
         key="" if key is None else key.decode("utf-8", "replace"),
         partition=record.partition,
+        after=after,
     )
 
 

@@ -41,6 +41,13 @@ class _Lane(Struct, frozen=True, array_like=True):
     format: int
 
 
+def offsets_of(key: bytes | None, value: bytes | None) -> dict[str, int] | None:
+    """Return the next offset of each topic that a changelog's record tells; None: it is about something else."""
+    if key != _LANE or not value:
+        return None
+    return msgspec.msgpack.decode(value, type=_Lane).next
+
+
 class DamagedError(Exception):
     """The changelog does not hold together: a part is missing, or a value is of another version."""
 

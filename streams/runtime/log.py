@@ -36,11 +36,11 @@ class MemoryLog:
             record = Record(topic, len(partition), arrived_ms, value=value, key=key, partition=number)
             partition.append(record)
 
-    def tick(self, topic: str, arrived_ms: int) -> None:
-        """Append a tick to every partition of the topic."""
+    def tick(self, topic: str, arrived_ms: int, *, after: bool = False) -> None:
+        """Append a tick to every partition of the topic; `after`: beyond the last record of a recording."""
         for number in self._numbers(topic):
             partition = self._topics[topic, number]
-            partition.append(Record(topic, len(partition), arrived_ms, partition=number))
+            partition.append(Record(topic, len(partition), arrived_ms, partition=number, after=after))
 
     def _numbers(self, topic: str) -> range:
         return range(1 if topic in self._narrow else self.partitions)

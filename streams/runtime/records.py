@@ -33,7 +33,7 @@ class Record(Struct, frozen=True, gc=False):
     """One record of a partition, as bytes (`value`) or already decoded (`event`); neither: a tick.
 
     `arrived_ms` is when it arrived: the broker's append time, or the arrival clock of a file. `file` and `line` say
-    where a recorded one can be found.
+    where a recorded one can be found. `after`: a tick beyond the last record of a recording.
     """
 
     topic: str
@@ -45,6 +45,7 @@ class Record(Struct, frozen=True, gc=False):
     partition: int = 0
     file: str = ""
     line: int = 0
+    after: bool = False
 
 
 class Sent(Struct, frozen=True, gc=False):

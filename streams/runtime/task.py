@@ -157,7 +157,7 @@ class Task:
         arrived_ms = record.arrived_ms
         if arrived_ms > self.clock_ms and topic in self._clock_topics:
             if self.soonest_ms <= arrived_ms:
-                self.advance(arrived_ms)
+                self.advance(arrived_ms, surveys=not record.after or self._processor.surveys_while_idle)
             self._reach(arrived_ms)
             self._surveys_of_gap = 0
         elif self.soonest_ms <= self.clock_ms:

@@ -13,9 +13,10 @@ import pytest
 
 from faultlens import topics
 from tests.kafka.cluster import Cluster
-from tests.kafka.comparing import assert_nothing_is_lost_or_twice, lasting, outcome_of
+from tests.kafka.comparing import outcome_of
 from tests.kafka.harming import SESSION_SECONDS, Harm, harmed
 from tests.kafka.living import Worker, faultlens, fresh_topics, running, said
+from tests.simulation.comparing import assert_the_same, lasting
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -49,4 +50,4 @@ def test_faults_lose_and_double_nothing_and_change_no_decision(
     outcome = outcome_of(tmp_path / "replayed", three_brokers)
     assert len(lasting(outcome.replayed[topics.ATTRIBUTIONS])) > 2
     assert harm.log, "it was over before anything was harmed"
-    assert_nothing_is_lost_or_twice(outcome)
+    assert_the_same(outcome.live, outcome.replayed)

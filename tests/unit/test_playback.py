@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from faultlens.arrival import SKEW_MS, TAIL_MS, End, Entry
 from faultlens.codec import Event, event_of
 from faultlens.events import NodeFault
-from producers.playback import TICK_EVERY_MS, timeline
+from producers.playback import TICK_EVERY_MS, Tick, timeline
 
 T0 = 1_764_000_000_000
 
@@ -28,15 +28,16 @@ def test_time_goes_on_tick_by_tick_and_never_back(gaps: list[int]) -> None:
     arrivals = [T0 + sum(gaps[: n + 1]) for n in range(len(gaps))]
     line = list(timeline(entries(*arrivals)))
     assert [what.arrived_ms for what in line if isinstance(what, Entry)] == arrivals
-    times = [what if isinstance(what, int) else what.arrived_ms for what in line]
+    times = [what.arrived_ms for what in line]
     assert times == sorted(times)
-    ticks = [what for what in line if isinstance(what, int)]
+    ticks = [what.arrived_ms for what in line if isinstance(what, Tick)]
+    assert [what.after for what in line if isinstance(what, Tick)] == [at_ms > arrivals[-1] for at_ms in ticks]
     assert max(b - a for a, b in pairwise(ticks)) <= TICK_EVERY_MS
     assert ticks[-1] == arrivals[-1] + TAIL_MS
 
 
 def test_time_goes_on_to_where_it_is_told() -> None:
-    assert list(timeline(entries(T0), T0 + 3_600_000))[-1] == T0 + 3_600_000
+    assert list(timeline(entries(T0), T0 + 3_600_000))[-1] == Tick(T0 + 3_600_000, after=True)
 
 
 def test_an_empty_recording_takes_no_time() -> None:

@@ -1,0 +1,104 @@
+"""Whether lanes that were played a recording have said what its replay says: verdicts, books, objectives, states."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from faultlens import topics
+from faultlens.codec import Event
+from faultlens.events import JobAttributed, JobTime, SloStatus
+
+COMPARED: Final = (
+    topics.ATTRIBUTIONS,
+    topics.GOODPUT,
+    topics.NODE_STATES,
+    topics.FINDINGS,
+    topics.SLO_STATUS,
+    topics.DEAD_LETTERS,
+)
+Attempt = tuple[str, int, int]
+Piece = tuple[Any, ...]
+# What was written to each of the topics above.
+Written = Mapping[str, Sequence[Event]]
+
+
+def assert_the_same(live: Written, replayed: Written) -> None:
+    """Fail unless live is what the replay is: nothing lost, nothing twice, and the same decisions and figures."""
+    for topic in COMPARED:
+        twice = {event_id: n for event_id, n in Counter(event.id for event in live[topic]).items() if n > 1}
+        assert twice == {}, f"{topic}: written twice"
+    verdicts, expected = lasting(live[topics.ATTRIBUTIONS]), lasting(replayed[topics.ATTRIBUTIONS])
+    finals = {key: sum(verdict.status == "final" for verdict in told) for key, told in verdicts.items()}
+    assert {key: count for key, count in finals.items() if count != 1} == {}, "failures without one final verdict"
+    assert sorted(verdicts) == sorted(expected), "failures without a final verdict"
+    _assert_equal(verdicts, expected, "verdicts")
+    _assert_equal(books(live[topics.GOODPUT]), books(replayed[topics.GOODPUT]), "books")
+    _assert_equal(standings(live[topics.SLO_STATUS]), standings(replayed[topics.SLO_STATUS]), "objectives")
+    for topic in (topics.NODE_STATES, topics.FINDINGS, topics.DEAD_LETTERS):
+        assert _said(live[topic]) == _said(replayed[topic]), topic
+
+
+def _assert_equal(live: Mapping[Any, Any], replayed: Mapping[Any, Any], what: str) -> None:
+    keys = [key for key in {**live, **replayed} if live.get(key) != replayed.get(key)]
+    other = "\n".join(f"{key}\n  live     {live.get(key)}\n  replayed {replayed.get(key)}" for key in keys)
+    assert not keys, f"{what}:\n{other}"
+
+
+def lasting(events: Iterable[Event]) -> dict[Attempt, list[JobAttributed]]:
+    """Return the final and amended verdicts on each attempt and loss in order, without their revision."""
+    found: dict[Attempt, list[JobAttributed]] = defaultdict(list)
+    verdicts = [event.data for event in events if isinstance(event.data, JobAttributed)]
+    for data in sorted(verdicts, key=lambda data: data.revision):
+        if data.status in ("final", "amended"):
+            found[data.job_id, data.attempt, data.loss or 0].append(replace(data, revision=0))
+    return found
+
+
+def standings(events: Iterable[Event]) -> dict[tuple[str, str], SloStatus]:
+    """Return where each objective stood last in each scope."""
+    found: dict[tuple[str, str], SloStatus] = {}
+    for event in sorted(events, key=lambda event: event.time_ms):
+        assert isinstance(event.data, SloStatus)
+        found[event.data.objective, repr(event.data.scope)] = event.data
+    return found
+
+
+def books(events: Iterable[Event]) -> dict[tuple[str, int], list[Piece]]:
+    """Return what every attempt's time went into in the end: later records replace what earlier ones said of it.
+
+    A piece without GPUs only takes back what was said of its time.
+    """
+    found: dict[tuple[str, int], list[Piece]] = defaultdict(list)
+    records = [event.data for event in events if isinstance(event.data, JobTime)]
+    for data in sorted(records, key=lambda data: data.revision):
+        key = data.job_id, data.attempt
+        new = (data.start, data.stop, data.category, repr(data.cause), data.gpus)
+        found[key] = [piece for old in found[key] for piece in _outside(old, new)] + ([new] if data.gpus else [])
+    return {key: _joined(sorted(pieces)) for key, pieces in found.items()}
+
+
+def _outside(old: Piece, new: Piece) -> list[Piece]:
+    """Return what is left of a piece that another one may cover."""
+    begin, end = old[0], old[1]
+    if new[1] <= begin or new[0] >= end:
+        return [old]
+    left = [(begin, new[0], *old[2:])] if begin < new[0] else []
+    return left + ([(new[1], end, *old[2:])] if new[1] < end else [])
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    joined: list[Piece] = []
+    for piece in pieces:
+        if joined and joined[-1][1] == piece[0] and joined[-1][2:] == piece[2:]:
+            joined[-1] = (joined[-1][0], *piece[1:])
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _said(events: Iterable[Event]) -> list[str]:
+    return sorted(repr(event.data) for event in events)
