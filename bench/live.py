@@ -17,14 +17,15 @@ from time import monotonic, sleep
 import confluent_kafka as ck
 
 from faultlens import topics
-from faultlens.cli_produce import _groups
 from faultlens.clock import wall_ms
 from faultlens.codec import encode, event_of
 from faultlens.events import Check, JobAllocated, JobEnded, JobStarted, JobSubmitted, NodeHealth, Slot
 from faultlens.kafka import Connection, producer_config
-from faultlens.kafka_progress import GroupProgress
+from faultlens.kafka_progress import LaneProgress
 from faultlens.kafka_topics import plans
+from faultlens.local_roles import READS
 from faultlens.topics import TYPES
+from streams.live.changelog import offsets_of
 from tests.kafka.cluster import Cluster
 from tests.kafka.jars import jars
 from tests.kafka.living import Worker, consumed, fresh_topics, until
@@ -67,7 +68,7 @@ def cpu_s(worker: Worker) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
 
 
-def caught_up(progress: GroupProgress) -> bool:
+def caught_up(progress: LaneProgress) -> bool:
     return progress.behind() is None
 
 
@@ -81,12 +82,11 @@ def catching_up(cluster: Cluster, directory: Path, nodes: int) -> dict[str, floa
     producer.flush()
     worker = Worker(cluster, "node", directory / "node.log")
     partitions = {plan.name: plan.partitions for plan in plans(PARTITIONS)}
-    groups = {"faultlens-node": _groups("faultlens", partitions)["faultlens-node"]}
-    progress = GroupProgress(Connection(cluster.bootstrap), groups)
+    progress = LaneProgress(Connection(cluster.bootstrap), {"node": READS["node"]}, partitions, offsets_of)
     worker.start()
     until(lambda: "lanes are ours" in worker.said())
     began_s, before_s = monotonic(), cpu_s(worker)
-    until(lambda: not any(group for group in [progress.behind()] if group and group[1][0] == topics.NODE_EVENTS), 600)
+    until(lambda: not any(behind and behind.place[0] == topics.NODE_EVENTS for behind in [progress.behind()]), 600)
     took_s, used_s = monotonic() - began_s, cpu_s(worker) - before_s
     worker.end(signal.SIGKILL)
     began_s = monotonic()

@@ -31,7 +31,7 @@ _LONGEST_NAP_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 120.0
 
 
-def produce(  # noqa: PLR0913 - one parameter for each option of the command
+def produce(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE…", help="Events, one a line; plain, gzip or zstd. - is standard input.")
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -17,6 +19,8 @@ from faultlens.topics import TYPES
 WHOLE_BYTES: Final = 160 * 1024
 HEAD_BYTES: Final = 64 * 1024
 MAX_ERROR_CHARACTERS: Final = 8_000
+MAX_HEADERS: Final = 32
+MAX_HEADER_CHARACTERS: Final = 1_024
 SOURCE: Final = "faultlens/dead-letters"
 
 
@@ -33,6 +37,15 @@ class Origin(Struct, frozen=True):
     offset: int
     key: str = ""
     headers: dict[str, str] = {}
+
+
+def told_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """Return a record's headers as a letter holds them: as text, the first 32, each cut at 1,024 characters."""
+    first = islice(headers, MAX_HEADERS)
+    return {
+        name[:MAX_HEADER_CHARACTERS]: (value or b"").decode("utf-8", "replace")[:MAX_HEADER_CHARACTERS]
+        for name, value in first
+    }
 
 
 def letter(value: bytes, origin: Origin, *, reason: str, error: str, at_ms: int, sha256: str | None = None) -> Event:

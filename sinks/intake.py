@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from faultlens.arrival import placed
 from faultlens.codec import Decoder, Event
-from faultlens.dead_letters import Origin, letter
+from faultlens.dead_letters import Origin, letter, told_headers
 from faultlens.errors import InvalidEventError
 from faultlens.kafka import ARRIVED
 from faultlens.topics import INPUT_TYPES, TOPICS, TYPES
@@ -56,7 +56,7 @@ def is_tick(record: Taken) -> bool:
 def buried(record: Taken, reason: str, error: str) -> tuple[bytes, Event]:
     """Return key and event of the record's dead letter."""
     key = record.key or b""
-    headers = {name: value.decode("utf-8", "replace") for name, value in record.headers}
+    headers = told_headers(record.headers)
     origin = Origin(record.topic, record.partition, record.offset, key.decode("utf-8", "replace"), headers)
     event = letter(record.value or b"", origin, reason=reason, error=error, at_ms=record.appended_ms)
     return key or record.topic.encode(), event

@@ -116,7 +116,7 @@ class RoleWorker:
             broker_session_timeout=setup.session_s,
             broker_request_timeout=max(40.0, setup.session_s),
             broker_heartbeat_interval=min(3.0, setup.session_s / 5),
-            broker_commit_interval=0.1 if setup.recorded else 1.0,
+            broker_commit_interval=1.0,
             broker_commit_every=None,
             consumer_auto_offset_reset="earliest",
             consumer_max_fetch_size=2 << 20,
@@ -142,13 +142,14 @@ class RoleWorker:
         return app
 
     async def _agent(self, stream: Any) -> None:
-        stream.noack()
-        async for event in stream.events():
+        # The stream that is handed in acknowledges each event when the next one is asked for: before it is written.
+        unacknowledged = stream.noack()
+        async for event in unacknowledged.events():
             message = event.message
             if message.generation_id != self.app.consumer_generation_id:
                 continue
             self._look_at(event.value[0])
-            run = Run(event.value, monotonic_s(), partial(stream.ack, event))
+            run = Run(event.value, monotonic_s(), partial(unacknowledged.ack, event))
             await self.lanes.put(message.partition, run)
 
     def _look_at(self, record: Consumed) -> None:

@@ -54,6 +54,7 @@ def _record(record: Consumed, arrived_ms: int, *, after: bool = False) -> Record
         key="" if key is None else key.decode("utf-8", "replace"),
         partition=record.partition,
         after=after,
+        headers=record.headers,
     )
 
 

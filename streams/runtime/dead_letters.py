@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from faultlens.dead_letters import MAX_ERROR_CHARACTERS, Origin, letter, letter_key
+from faultlens.dead_letters import MAX_ERROR_CHARACTERS, Origin, letter, letter_key, told_headers
 from faultlens.topics import DEAD_LETTERS
 from streams.runtime.records import Record, Sent
 
@@ -12,7 +12,7 @@ from streams.runtime.records import Record, Sent
 def origin_of(record: Record) -> Origin:
     """Return where a record was; a recorded one is at its line (counted from 1) of its file."""
     if not record.file:
-        return Origin(record.topic, record.partition, record.offset, record.key)
+        return Origin(record.topic, record.partition, record.offset, record.key, told_headers(record.headers))
     return in_file(record.file, record.line, record.topic, record.key)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -46,6 +47,7 @@ class Record(Struct, frozen=True, gc=False):
     file: str = ""
     line: int = 0
     after: bool = False
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 class Sent(Struct, frozen=True, gc=False):

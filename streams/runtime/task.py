@@ -161,7 +161,7 @@ class Task:
             self._reach(arrived_ms)
             self._surveys_of_gap = 0
         elif self.soonest_ms <= self.clock_ms:
-            self.advance(self.clock_ms)
+            self.advance(self.clock_ms, surveys=False)
         try:
             event = self._event(record)
         except InvalidEventError as error:

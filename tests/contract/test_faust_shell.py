@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import defaultdict, deque
+from collections.abc import AsyncIterator
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("faust", reason="Faust is not installed (extra `stream`)")
 
+import faust
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from faust.transport import consumer as base
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from streams.app import RoleWorker
+from streams.live.lanes import Run
 from streams.shell.consumer import FETCH_WAIT_MS, CommittedReader, PrefixConsumer
 from streams.shell.runs import MAX_RECORDS, RunMessage, RunScheduler
 
@@ -27,7 +33,18 @@ def test_it_is_the_version_that_was_looked_at() -> None:
     assert version("faust-streaming") == "0.15.3"
 
 
-@pytest.mark.parametrize("name", ["_to_message", "_add_gap", "_new_offset", "on_partitions_revoked", "perform_seek"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_to_message",
+        "_add_gap",
+        "_new_offset",
+        "getmany",
+        "on_partitions_revoked",
+        "perform_seek",
+        "stop_flow",
+    ],
+)
 def test_faust_calls_what_the_consumer_replaces_with_the_same_arguments(name: str) -> None:
     theirs, ours = getattr(driver.Consumer, name), getattr(PrefixConsumer, name)
     assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
@@ -46,6 +63,21 @@ def test_faust_keeps_its_books_under_the_names_that_we_clear() -> None:
     for name in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
         assert f"self.{name} = " in kept
     assert "acked_index = self._acked_index[tp]" in inspect.getsource(base.Consumer.ack)
+
+
+def test_faust_stops_flow_and_fetches_by_the_methods_that_we_watch() -> None:
+    assert "consumer.stop_flow)()" in inspect.getsource(faust.App._on_partitions_revoked)
+    assert "self._getmany(" in inspect.getsource(base.Consumer._wait_next_records)
+    assert "ait = cast(AsyncIterator, getmany(timeout=1.0))" in inspect.getsource(base.Consumer._drain_messages)
+    kept = inspect.getsource(base.Consumer.__init__)
+    for name in ("can_resume_flow", "scheduler"):
+        assert f"self.{name}" in kept
+
+
+def test_only_another_stream_leaves_acknowledging_to_us() -> None:
+    stream: Any = faust.App("acks", store="memory://").stream([])
+    assert stream.noack() is not stream
+    assert (stream.enable_acks, stream.noack().enable_acks) == (True, False)
 
 
 def test_the_client_reads_the_settings_that_we_change_when_it_starts() -> None:
@@ -69,6 +101,52 @@ def test_the_reader_sees_committed_records_promptly_and_whole_lanes(monkeypatch:
 
 
 # --- what the replaced parts do -------------------------------------------------------------------------
+
+
+class Stream:
+    """Events as Faust hands them to an agent: each is acknowledged when the next is asked for, or by the agent."""
+
+    def __init__(self, count: int, *, acks: bool = True) -> None:
+        self.count, self.acks = count, acks
+        self.acknowledged: list[int] = []
+
+    def noack(self) -> Stream:
+        return Stream(self.count, acks=False)
+
+    async def events(self) -> AsyncIterator[SimpleNamespace]:
+        for number in range(self.count):
+            message = SimpleNamespace(partition=0, generation_id=1)
+            yield SimpleNamespace(message=message, value=[Fetched(number)], number=number)
+            if self.acks:
+                await self.ack(SimpleNamespace(number=number))
+
+    async def ack(self, event: SimpleNamespace) -> None:
+        self.acknowledged.append(event.number)
+
+
+class Waiting:
+    """Lanes that never come to write anything."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    async def put(self, number: int, run: Run) -> bool:
+        self.runs.append(run)
+        return True
+
+
+def test_what_a_lane_has_not_written_is_not_acknowledged() -> None:
+    worker = RoleWorker.__new__(RoleWorker)
+    lanes, stream = Waiting(), Stream(3)
+    worker.app = SimpleNamespace(consumer_generation_id=1)  # type: ignore[assignment]
+    worker.lanes = lanes  # type: ignore[assignment]
+    worker._misplaced = set()
+    asyncio.run(worker._agent(stream))
+    assert len(lanes.runs) == 3
+    manual = lanes.runs[0].done.func.__self__  # type: ignore[attr-defined]
+    assert (stream.acknowledged, manual.acknowledged) == ([], [])
+    asyncio.run(lanes.runs[0].done())  # type: ignore[arg-type]
+    assert manual.acknowledged == [0]
 
 
 def consumer(handed_out: dict[TP, list[int]], acknowledged: dict[TP, list[int]]) -> PrefixConsumer:
@@ -98,6 +176,8 @@ def test_what_is_done_with_out_of_order_is_remembered_until_it_is_in_order() -> 
 class Fetched:
     """A record as the client hands it over, as far as a run needs it."""
 
+    topic = "a"
+    key = None
     timestamp = 7
     timestamp_type = 1
 

@@ -10,7 +10,7 @@ from random import Random
 from msgspec.structs import replace
 
 from faultlens.clock import HOUR_MS, MINUTE_MS
-from faultlens.codec import Decoder, Event, event_of
+from faultlens.codec import Decoder, Event, encode, event_of
 from faultlens.events import JobAllocated, JobEnded, JobLabelled, JobResized, NodeHealth
 from producers.simulation.simulate import simulate
 from producers.simulation.tables import Mix, load_happenings, load_mix
@@ -42,6 +42,14 @@ def fleet(seed: int, hours: float = 4.0, nodes: int = 5) -> tuple[Arrival, ...]:
     end_ms = max(arrival.at_ms for arrival in arrivals) + MINUTE_MS
     arrivals += [*_cancelled(arrivals, end_ms), *_reports(arrivals, end_ms, end_ms + QUIET_MS)]
     return tuple(sorted(arrivals, key=lambda arrival: arrival.at_ms))
+
+
+def hour_of_trouble(seed: int) -> bytes:
+    """Return a recording of the hour in which most goes wrong on twelve nodes; it begins and ends amidst of all."""
+    told = fleet(seed, hours=2.5, nodes=12)
+    from_ms = told[0].at_ms + 75 * MINUTE_MS
+    hour = [arrival for arrival in told if from_ms <= arrival.at_ms < from_ms + HOUR_MS]
+    return b"".join(encode(replace(arrival.event, recorded_ms=arrival.at_ms)) + b"\n" for arrival in hour)
 
 
 def _mix() -> Mix:

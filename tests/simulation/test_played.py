@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from msgspec.structs import replace
 
 from faultlens.arrival import End, Entry
 from faultlens.clock import MINUTE_MS
@@ -21,7 +20,7 @@ from producers.playback import Tick, timeline
 from streams.runtime.records import Role, Sent
 from streams.runtime.task import Task
 from tests.simulation.comparing import COMPARED, Written, assert_the_same, lasting
-from tests.simulation.fleets import fleet, seeds
+from tests.simulation.fleets import hour_of_trouble, seeds
 from tests.simulation.world import World
 
 LANES = 3
@@ -31,17 +30,6 @@ STEP_MS = MINUTE_MS
 @cache
 def played_roles() -> tuple[Role, ...]:
     return tuple(load_roles(cadence=PLAYED))
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fleet full of trouble: ends that nobody tells, losses, labels, silent nodes."""
-    path = tmp_path_factory.mktemp("played") / "events.jsonl"
-    told = fleet(4, hours=2.5, nodes=6)
-    lines = [encode(replace(arrival.event, recorded_ms=arrival.at_ms)) for arrival in told]
-    until_ms = told[0].at_ms + 180 * MINUTE_MS
-    path.write_bytes(b"".join(line + b"\n" for line, a in zip(lines, told, strict=True) if a.at_ms < until_ms))
-    return path
 
 
 def entries(recording: Path) -> list[Entry]:
@@ -92,7 +80,8 @@ def work_off(world: World, dice: Random) -> None:
     while True:
         slow = set(dice.sample(range(len(spots)), dice.randrange(len(spots))))
         moved = [take_turns(world, spots[number], dice) for number in chosen(len(spots), slow, dice)]
-        if not any(moved) and not any([world.batch(*spot, 500) for spot in spots]):
+        left = [world.batch(*spot, 500) for spot in spots] if not any(moved) else [True]
+        if not any(left):
             return
 
 
@@ -105,8 +94,11 @@ def take_turns(world: World, spot: tuple[Role, int, str], dice: Random) -> bool:
     return world.batch(*spot, dice.choice((1, 5, 40, 500)), crash=crash)
 
 
-@pytest.mark.parametrize("seed", seeds(1))
-def test_a_recording_that_is_played_in_steps_gives_what_its_replay_gives(recording: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", seeds(2, 5, 6))
+def test_a_recording_that_is_played_in_steps_gives_what_its_replay_gives(tmp_path: Path, seed: int) -> None:
+    recording = tmp_path / "events.jsonl"
+    recording.write_bytes(hour_of_trouble(seed))
     expected = replayed(recording)
-    assert len(lasting(expected["attributions"])) > 10
-    assert_the_same(played(recording, Random(seed)), expected)  # noqa: S311 - the same order for the same seed
+    assert len(lasting(expected["attributions"])) > 5
+    for turn in range(3):
+        assert_the_same(played(recording, Random(turn)), expected)  # noqa: S311 - the same order for the same number

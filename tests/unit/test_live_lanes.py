@@ -120,9 +120,10 @@ def test_records_from_which_nothing_follows_are_not_written_for_until_it_is_time
 def test_a_record_that_is_no_event_or_makes_the_processor_fail_is_buried_and_counted() -> None:
     made = lane(book := Book())
     made.open()
-    broken = Got(topics.NODE_EVENTS, 0, T0, b"{", b"a")
+    broken = Got(topics.NODE_EVENTS, 0, T0, b"{", b"a", headers=(("sender", b"n1"), ("odd", b"\xff")))
     made.step([broken, *faults(1, code=BOOM), *faults(2)], settle=False)
     assert [sent.topic for sent in book.sent][:2] == [topics.DEAD_LETTERS] * 2
+    assert [dict(sent.event.data.headers or {}) for sent in book.sent[:2]] == [{"sender": "n1", "odd": "\ufffd"}, {}]  # type: ignore[attr-defined]
     assert sorted(reason for _, reason in made._meters.dead) == ["not_json", "processor_error"]
     assert made._meters.records == {topics.NODE_EVENTS: 3}
 
