@@ -37,7 +37,7 @@ def test_faults_lose_and_double_nothing_and_change_no_decision(
     faultlens("replay", str(recording), "--store", "none", "--out", str(tmp_path / "replayed"))
     fresh_topics(three_brokers, 3)
     options = ("--clock", "recorded", "--no-ticks", "--session-s", str(SESSION_SECONDS))
-    roles = ("node", "job", "job", "context", "objectives")
+    roles = ("node", "job", "job", "context", "objectives", "remediation")
     workers = [Worker(three_brokers, role, tmp_path / f"{n}-{role}.log", *options) for n, role in enumerate(roles)]
     harm = Harm(three_brokers, workers, Random(seed), FAULTS)  # noqa: S311 - the same schedule for the same seed
     with running(workers):
