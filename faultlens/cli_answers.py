@@ -14,6 +14,8 @@ import typer
 from faultlens.cli_options import ObjectivesOption, promised
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError, WorldError
+from faultlens.local_delivering import Message
+from faultlens.local_delivering import deliver as send
 from faultlens.objectives import parse_duration_ms
 from faultlens.settings import load_settings
 from faultlens.store import Embedded, Store, open_store, parse_dsn
@@ -21,7 +23,7 @@ from slo.intervals import Interval
 from slo.recompute import Extent, Scopes, View, extent, scopes
 from slo.report import period as periods
 from slo.report.collect import collect, scope_words, view_of
-from slo.report.data import Period
+from slo.report.data import Period, Price
 from slo.report.html import render_html
 from slo.report.markdown import render_markdown
 from slo.report.plain import render_json
@@ -184,6 +186,10 @@ def report(  # noqa: PLR0913 - one parameter for each option of the command
     ] = None,
     cluster: ClusterOption = "",
     team: TeamOption = "",
+    deliver: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Send it too: smtp://HOST?from=A&to=B, or a webhook; may be repeated."),
+    ] = None,
     store: StoreOption = None,
     objectives: ObjectivesOption = None,
     as_json: JsonOption = False,
@@ -196,8 +202,12 @@ def report(  # noqa: PLR0913 - one parameter for each option of the command
         known = _known(target)
         view = _view(target, known, cluster=cluster, team=team)
         chosen = asked or periods.latest_week(Interval(known.from_ms, known.to_ms))
-        data = collect(target, view, chosen, promise)
-    _write(RENDERERS[kind](data), out)
+        data = collect(target, view, chosen, promise, price=_price())
+    for address in deliver or ():
+        subject = f"GPU fleet: {data.period.label}"
+        send(address, Message(subject, render_markdown(data), render_html(data)))
+    if out is not None or not deliver:
+        _write(RENDERERS[kind](data), out)
 
 
 def _period(week: str | None, first: str | None, last: str | None) -> Period | None:
@@ -210,6 +220,12 @@ def _period(week: str | None, first: str | None, last: str | None) -> Period | N
     if first is None or last is None:
         raise UsageError("--from and --to go together: give both days")
     return periods.days(first, last)
+
+
+def _price() -> Price | None:
+    settings = load_settings()
+    price = settings.gpu_hour_price
+    return None if price is None else Price(price, settings.currency)
 
 
 def _kind_of(out: Path | None) -> Literal["html", "md", "json"]:

@@ -43,6 +43,10 @@ class Settings(BaseSettings):
     store_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
     objectives: Path | None = Field(default=None, description="a site's own objectives, a file or a folder of them")
     policy: Path | None = Field(default=None, description="a site's own remediation policy")
+    mail_password: SecretStr | None = Field(default=None, description="password of the user that mails are sent as")
+    mail_password_file: Path | None = Field(default=None, description="file whose first line is that password")
+    gpu_hour_price: float | None = Field(default=None, ge=0, description="what a GPU-hour costs, for reports")
+    currency: str = Field(default="USD", max_length=8, description="the currency of that price")
     brokers: str | None = Field(default=None, description="Kafka's host:port list; without it everything is embedded")
     kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
         default="plaintext", description="how the brokers are spoken to"

@@ -21,6 +21,17 @@ def sql(name: str) -> str:
     return files("slo.queries").joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
+@cache
+def _names() -> dict[str, str]:
+    found = (file.name for file in files("slo.queries").iterdir() if file.name.endswith(".sql"))
+    return {sql(name.removesuffix(".sql")): name.removesuffix(".sql") for name in found}
+
+
+def name_of(text: str) -> str:
+    """Return the name of a question by its text."""
+    return _names()[text]
+
+
 def ask(reader: Reader, name: str, params: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return the rows of a question with its parameters."""
     return reader.query(sql(name), params)

@@ -11,8 +11,8 @@ WITH told AS
         argMax(told_by, precedence) AS by,
         argMax(message, precedence) AS why,
         max(time) AS at,
-        count() AS times
-    FROM job_facts FINAL
+        uniqExact(source, id) AS times
+    FROM job_facts
     WHERE fact = 'labelled'
     GROUP BY job_id, attempt, loss
 ),

@@ -212,6 +212,84 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class WeekLine:
+    """A week (or another time as long as the report's) in a line, oldest first; `attained` is by objective."""
+
+    from_ms: int
+    totals: Totals
+    attained: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A cause whose failures or cost changed against the period before."""
+
+    cause: CauseLine
+    failures_before: int
+    gpu_ms_before: int
+
+    @property
+    def gpu_ms(self) -> int:
+        """By how much its cost changed."""
+        return self.cause.gpu_ms - self.gpu_ms_before
+
+    @property
+    def failures(self) -> int:
+        """By how much its failures changed."""
+        return self.cause.failures - self.failures_before
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What was not there in the four weeks before: fault codes, nodes to blame; and roll-outs that came first."""
+
+    codes: tuple[tuple[str, int, int], ...] = ()  # code, faults, nodes
+    lemons: tuple[tuple[str, int, tuple[str, ...]], ...] = ()  # node, failures, causes
+    rollouts: tuple[tuple[int, str], ...] = ()  # when it began, what
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Commands of one action: what became of them. `relapsed` succeeded, and the node failed again within a day."""
+
+    action: str
+    shadow: bool
+    commands: int
+    succeeded: int
+    failed: int
+    refused: int
+    expired: int
+    relapsed: int
+    median_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disputes:
+    """What people said of failures in the period, and the rules that they overruled, most often first."""
+
+    labels: int = 0
+    overruled: int = 0
+    rules: tuple[tuple[str, int, int], ...] = ()  # rule/basis, labelled, overruled
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a GPU-hour costs."""
+
+    per_gpu_hour: float
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A question that figures come from, with what it was asked with."""
+
+    name: str
+    sql: str
+    params: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ReportData:
     """A whole report. `before` is None when the store holds nothing of the period before."""
 
@@ -231,6 +309,13 @@ class ReportData:
     catalogs: tuple[str, ...] = ()
     never_fire: tuple[str, ...] = ()
     nodes_left_out: int = 0
+    weeks: tuple[WeekLine, ...] = ()
+    movers: tuple[Mover, ...] = ()
+    news: News | None = None
+    remedies: tuple[Remedy, ...] = ()
+    disputes: Disputes = Disputes()
+    price: Price | None = None
+    sources: tuple[Source, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from faultlens.causes import CAUSE_CLASSES
-from slo.report import figures, notes, view
+from slo.report import figures, notes, telling_changes, view
 from slo.report.data import OVERHEAD, ObjectiveLine, ReportData
 from slo.report.summary import summary
 from slo.wording import duration, minute, printable, target_percent
@@ -55,6 +55,13 @@ def render_html(data: ReportData) -> str:
         outlook_gpus=f"{notes.outlook_gpus(data):,}",
         quality=view.quality_table(data),
         blindness=notes.blindness(data),
+        actions=telling_changes.actions(data),
+        weeks=view.weeks_table(data),
+        movers=view.movers_table(data),
+        news=list(telling_changes.news_lines(data.news)),
+        remedies=view.remedies_table(data),
+        disputes=list(telling_changes.dispute_lines(data.disputes)),
+        lost_cost=_lost_cost(data),
     )
     # What escaping leaves: characters that HTML forbids or that turn the text around them.
     page = "\n".join(printable(line, limit=len(line)) for line in page.split("\n"))
@@ -71,6 +78,11 @@ def _template() -> Template:
         trim_blocks=True,
     )
     return environment.get_template("weekly.html.j2")
+
+
+def _lost_cost(data: ReportData) -> str:
+    """What the GPU time that was not productive cost; empty without a price."""
+    return "" if data.price is None else view.money(data.totals.ledger.lost_ms, data.price)
 
 
 def _tile(line: ObjectiveLine) -> Tile:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from slo.report import notes, view
+from slo.report import notes, telling_changes, view
 from slo.report.data import ReportData
 from slo.report.html import scope_words
 from slo.report.summary import CATEGORY_WORDS, summary
@@ -27,6 +27,7 @@ def render_markdown(data: ReportData) -> str:
 
 
 def _sections(data: ReportData) -> Iterator[str]:
+    yield from _bullets("What to do next", telling_changes.actions(data))
     yield from _table(view.objectives_table(data), "Objectives and their budgets")
     yield from _table(view.bad_table(data), "What was not good, by whom it is charged to")
     yield from (f"- {_plain(sentence)}" for sentence in notes.second_numbers(data))
@@ -38,12 +39,22 @@ def _sections(data: ReportData) -> Iterator[str]:
         ("The fleet", view.fleet_table(data)),
         ("Worst nodes and devices", view.nodes_table(data) if data.nodes else None),
         ("Compared with the period before", view.comparison_table(data)),
+        ("Week by week", view.weeks_table(data)),
+        ("Causes that moved most", view.movers_table(data)),
+        ("What faultlens did about it", view.remedies_table(data)),
         ("How sure this is", view.quality_table(data)),
     ):
         if table is not None:
             yield from _table(table, title)
     yield from (f"- {_plain(sentence)}" for sentence in notes.blindness(data))
+    yield from (f"- {_plain(sentence)}" for sentence in telling_changes.dispute_lines(data.disputes))
     yield ""
+    yield from _bullets("What is new", list(telling_changes.news_lines(data.news)))
+
+
+def _bullets(title: str, sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield from (f"## {title}", "", *(f"- {_plain(sentence)}" for sentence in sentences), "")
 
 
 def _ledger(data: ReportData) -> view.Table:

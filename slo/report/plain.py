@@ -10,6 +10,7 @@ import msgspec
 from faultlens.clock import iso
 from slo.report.data import Quality, ReportData, Totals
 from slo.report.summary import summary
+from slo.report.telling_changes import actions
 
 
 def render_json(data: ReportData) -> str:
@@ -33,6 +34,11 @@ def to_plain(data: ReportData) -> dict[str, Any]:
     plain["totals"] = _totals(data.totals)
     plain["before"] = _totals(data.before) if data.before is not None else None
     plain["quality"] = _quality(data.quality)
+    plain["weeks"] = [
+        {"from": iso(week.from_ms), "totals": _totals(week.totals), "attained": dict(week.attained)}
+        for week in data.weeks
+    ]
+    plain["actions"] = actions(data)
     return plain
 
 

@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 from faultlens.causes import CAUSE_CLASSES
 from faultlens.clock import HOUR_MS
-from slo.report.data import BASES, OVERHEAD, CauseLine, NodeLine, ObjectiveLine, ReportData
+from slo.report.data import BASES, OVERHEAD, CauseLine, NodeLine, ObjectiveLine, Price, ReportData, WeekLine
 from slo.report.figures import ranked_causes
 from slo.wording import (
     NOTHING,
+    day,
     digits_for,
     duration,
     of_tenths,
@@ -142,17 +143,87 @@ def causes_table(data: ReportData) -> Table:
     tenths = tenths_that_add_up({line.key: line.gpu_ms for line in causes})
     blamed = [line for line in causes if line.cause_class != OVERHEAD]
     rest = blamed[CAUSES_LIMIT:]
-    rows = [(c.title, c.code, c.cause_class, *_amounts([c], tenths)) for c in causes if c not in rest]
+
+    def amounts(lines: Sequence[CauseLine]) -> tuple[str, ...]:
+        cost = (money(sum(line.gpu_ms for line in lines), data.price),) if data.price is not None else ()
+        return (*_amounts(lines, tenths), *cost)
+
+    rows = [(c.title, c.code, c.cause_class, *amounts([c])) for c in causes if c not in rest]
     if rest:
-        rows.insert(CAUSES_LIMIT, (f"{len(rest)} more", "", "", *_amounts(rest, tenths)))
-    heads = ("Cause", "Code", "Charged to", "Failures", "of them assumed", "GPU-hours")
-    foot = ("All", "", "", *_amounts(causes, tenths))
-    return Table("Causes: how often, and what they cost", heads, rows, frozenset({3, 4, 5}), foot)
+        rows.insert(CAUSES_LIMIT, (f"{len(rest)} more", "", "", *amounts(rest)))
+    cost = ("Cost",) if data.price is not None else ()
+    heads = ("Cause", "Code", "Charged to", "Failures", "of them assumed", "GPU-hours", *cost)
+    foot = ("All", "", "", *amounts(causes))
+    return Table("Causes: how often, and what they cost", heads, rows, frozenset({3, 4, 5, 6}), foot)
 
 
 def _amounts(lines: Sequence[CauseLine], tenths: Mapping[str, int]) -> tuple[str, str, str]:
     failures, assumed = sum(line.failures for line in lines), sum(line.assumed for line in lines)
     return f"{failures:,}", f"{assumed:,}", of_tenths(sum(tenths[line.key] for line in lines))
+
+
+def money(gpu_ms: float, price: Price) -> str:
+    """What GPU time costs."""
+    return f"{gpu_ms / HOUR_MS * price.per_gpu_hour:,.0f} {price.currency}"
+
+
+def weeks_table(data: ReportData) -> Table | None:
+    """The periods before this one and itself, a line each; None where nothing is known of any before."""
+    if len(data.weeks) < 2:
+        return None
+    names = [line for line in data.objectives if line.source == "recomputed" and line.name in data.weeks[-1].attained]
+    rows = [_week_row(week, names) for week in data.weeks]
+    heads = ("From", "Attempts", *CAUSE_CLASSES, "Goodput", "GPU-hours lost", *(line.title for line in names))
+    return Table("Week by week", heads, rows, frozenset(range(1, len(heads))))
+
+
+def _week_row(week: WeekLine, objectives: Sequence[ObjectiveLine]) -> tuple[str, ...]:
+    totals = week.totals
+    return (
+        day(week.from_ms),
+        f"{totals.attempts:,}",
+        *(f"{totals.failures.get(name, 0):,}" for name in CAUSE_CLASSES),
+        percent(totals.ledger.goodput),
+        whole_hours(totals.ledger.lost_ms),
+        *(percent(week.attained[line.name], digits=digits_for(line.target)) for line in objectives),
+    )
+
+
+def movers_table(data: ReportData) -> Table | None:
+    """The causes that changed most against the period before; None where none did."""
+    if not data.movers:
+        return None
+    rows = [
+        (
+            mover.cause.title,
+            mover.cause.cause_class,
+            f"{mover.failures_before:,}",
+            f"{mover.cause.failures:,}",
+            signed(mover.failures),
+            signed(mover.gpu_ms / HOUR_MS, digits=0 if abs(mover.gpu_ms) >= 1_000 * HOUR_MS else 1),
+        )
+        for mover in data.movers
+    ]
+    heads = ("Cause", "Charged to", "Failures before", "Now", "Change", "Change in GPU-hours")
+    return Table("Causes that moved most", heads, rows, frozenset({2, 3, 4, 5}))
+
+
+def remedies_table(data: ReportData) -> Table | None:
+    """What was done by itself, and how well; None where nothing was."""
+    if not data.remedies:
+        return None
+    rows = [
+        (
+            remedy.action.replace("_", " ") + (" (shadow)" if remedy.shadow else ""),
+            *(f"{count:,}" for count in (remedy.commands, remedy.succeeded, remedy.failed, remedy.refused)),
+            f"{remedy.expired:,}",
+            f"{remedy.relapsed:,}",
+            duration(remedy.median_ms) if remedy.median_ms else NOTHING,
+        )
+        for remedy in data.remedies
+    ]
+    heads = ("Action", "Commands", "Succeeded", "Failed", "Refused", "Expired", "In vain", "Took (median)")
+    return Table("What was done about it", heads, rows, frozenset(range(1, 8)))
 
 
 def fleet_table(data: ReportData) -> Table | None:
