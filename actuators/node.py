@@ -1,0 +1,86 @@
+"""On the host itself: validate it, reset a device, restart services, by the programs that its owner names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from actuators.programs import run
+from actuators.sdk import Actuator, Beat, Failed, Refused
+from faultlens.events import Action, RemediationCommand
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_UUID: Final = re.compile(r"^GPU-[0-9A-Fa-f-]{8,64}$")
+_TAKES_LONG_S: Final = 3_600.0
+
+Run = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What to run, as argument lists; empty: that is not done here. `{device}` is the GPU's UUID or index."""
+
+    validate: tuple[str, ...] = ()
+    reset_device: tuple[str, ...] = ("nvidia-smi", "--gpu-reset", "-i", "{device}")
+    restart_services: tuple[tuple[str, ...], ...] = ()
+
+
+class Node(Actuator):
+    """Acts on the node that it runs on, and on no other."""
+
+    name: ClassVar[str] = "node"
+
+    def __init__(
+        self,
+        node: str,
+        programs: Programs,
+        *,
+        execute: Run = lambda program: run(program, timeout_s=_TAKES_LONG_S),
+        boot_id: Path = BOOT_ID,
+    ) -> None:
+        self._node = node
+        self._programs = programs
+        self._run = execute
+        self._boot_id = boot_id
+        can: list[tuple[Action, object]] = [
+            ("validate", programs.validate),
+            ("reset_device", programs.reset_device),
+            ("restart_services", programs.restart_services),
+        ]
+        self.actions = frozenset(action for action, named in can if named)
+
+    def boot_id(self, node: str) -> str | None:
+        """Return the kernel's boot id."""
+        try:
+            return self._boot_id.read_text("ascii").strip()
+        except OSError:
+            return None
+
+    def do(self, command: RemediationCommand, beat: Beat) -> str:
+        """Run what the action stands for."""
+        if command.node != self._node:
+            raise Refused(f"this is {self._node}, not {command.node}")
+        if command.action == "validate":
+            self._run(self._programs.validate)
+            return "validation passed"
+        if command.action == "reset_device":
+            device = _device_of(command)
+            self._run([word.replace("{device}", device) for word in self._programs.reset_device])
+            return f"GPU {device} was reset"
+        for program in self._programs.restart_services:
+            self._run(program)
+            beat()
+        return f"{len(self._programs.restart_services)} services were restarted"
+
+
+def _device_of(command: RemediationCommand) -> str:
+    """Return the GPU's UUID, else its index. Raises Failed: which one it is was not said."""
+    device = command.device
+    if device is not None and device.uuid is not None and _UUID.match(device.uuid):
+        return device.uuid
+    if device is not None and device.index is not None and device.index >= 0:
+        return str(device.index)
+    raise Failed("the command names no GPU")

@@ -1,0 +1,41 @@
+"""The class that an actuator is written as: what it can do, and how it does one command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from faultlens.events import Action, RemediationCommand
+
+Beat = Callable[[], None]
+
+
+class Refused(Exception):  # noqa: N818 - an answer, and no error of ours
+    """The command is not carried out, and nothing was changed. Begin the reason with `unsupported` if it never is."""
+
+
+class Failed(Exception):  # noqa: N818 - as above
+    """The command was begun and did not succeed."""
+
+
+class Actuator:
+    """Carries out commands. Write `do`, name your `actions`, and a `Worker` does the rest.
+
+    The worker sees to it that each command is carried out once, not after its latest start, only on the boot that it
+    is meant for, and that its end is told. `do` may be killed at any point and called again: it must be idempotent.
+    """
+
+    name: ClassVar[str] = "actuator"
+    actions: frozenset[Action] = frozenset()
+
+    def do(self, command: RemediationCommand, beat: Beat) -> str:
+        """Carry the command out and return what was done, in a few words. Raises Refused, Failed.
+
+        Call `beat` now and then while it takes long: it says that the command is still being worked on, and raises
+        Failed when it has run out of time.
+        """
+        raise NotImplementedError
+
+    def boot_id(self, node: str) -> str | None:
+        """Return the boot that the node is in; None: that cannot be told, and nothing is fenced by it."""
+        return None

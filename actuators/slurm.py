@@ -1,0 +1,153 @@
+"""Slurm: drains, reboots and resumes nodes by scontrol, requeues jobs elsewhere, leaves others' drains alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from actuators.programs import one_node, run
+from actuators.sdk import Actuator, Beat, Failed, Refused
+from faultlens.events import Action, RemediationCommand
+
+# What a drain of ours begins with: the bridge reads the command from it, and only such a drain is taken back.
+MARK: Final = "faultlens:"
+_LOOK_EVERY_S: Final = 5.0
+_REASON: Final = re.compile(r"^\s*Reason=(.*?)(?:\s*\[[^\]]*\])?\s*$", re.MULTILINE)
+_FIELD: Final = re.compile(r"\b(State|BootTime)=(\S+)")
+_JOB: Final = re.compile(r"^[0-9]+(_[0-9]+)?(\+[0-9]+)?$")
+_OUT: Final = ("DRAIN", "DOWN", "FAIL")
+
+Run = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """How Slurm shows a node: its states, the reason that somebody gave, and when it booted."""
+
+    states: frozenset[str]
+    reason: str
+    boot_time: str
+
+    @property
+    def is_out(self) -> bool:
+        """Return whether it takes no new jobs."""
+        return any(state.startswith(_OUT) for state in self.states)
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether we took it out."""
+        return self.reason.startswith(MARK)
+
+
+class Slurm(Actuator):
+    """Acts through `scontrol` and `squeue`. `running`: what becomes of jobs on a node that is to be drained."""
+
+    name: ClassVar[str] = "slurm"
+    actions: frozenset[Action] = frozenset({"block_new_work", "drain", "reboot", "return_to_service", "terminate_job"})
+
+    def __init__(
+        self,
+        *,
+        running: Literal["requeue", "wait"] = "requeue",
+        execute: Run = run,
+        sleep: Callable[[float], None],
+        look_every_s: float = _LOOK_EVERY_S,
+    ) -> None:
+        self._running = running
+        self._run = execute
+        self._sleep = sleep
+        self._look_every_s = look_every_s
+
+    def do(self, command: RemediationCommand, beat: Beat) -> str:
+        """Carry the command out; each step looks first whether it is done already."""
+        if command.action == "terminate_job":
+            return self._requeue_elsewhere(command)
+        node = one_node(command.node)
+        steps: dict[str, Callable[[], str]] = {
+            "block_new_work": lambda: self._blocked(node, command),
+            "drain": lambda: self._drained(node, command, beat),
+            "reboot": lambda: self._rebooted(node, command, beat),
+            "return_to_service": lambda: self._returned(node, beat),
+        }
+        return steps[command.action]()
+
+    # --- nodes -----------------------------------------------------------------------------------------
+
+    def _look(self, node: str) -> NodeView:
+        shown = self._run(["scontrol", "show", "node", node])
+        fields = dict(_FIELD.findall(shown))
+        reason = _REASON.search(shown)
+        states = frozenset(re.split(r"[+*~#!%$@^-]+", fields.get("State", "")))
+        return NodeView(states, reason[1] if reason else "", fields.get("BootTime", ""))
+
+    def _blocked(self, node: str, command: RemediationCommand) -> str:
+        view = self._look(node)
+        if view.is_out and not view.is_ours and view.reason:
+            return f"already out: {view.reason}"
+        if not view.is_out or not view.is_ours:
+            why = ",".join(command.reason.fault_codes)[:80] or command.action
+            self._run(
+                ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}{command.command_id} {why}"]
+            )
+        return "drained in Slurm: no new jobs"
+
+    def _drained(self, node: str, command: RemediationCommand, beat: Beat) -> str:
+        self._blocked(node, command)
+        moved: set[str] = set()
+        while jobs := self._jobs(node):
+            if self._running == "requeue":
+                for job in sorted(jobs - moved):
+                    self._requeued(job, None)
+                moved |= jobs
+            self._sleep(self._look_every_s)
+            beat()
+        return f"empty, {len(moved)} jobs requeued" if moved else "empty"
+
+    def _jobs(self, node: str) -> set[str]:
+        shown = self._run(["squeue", "--noheader", "--format=%A", "--nodelist", node, "--states=R,CG,S,CF"])
+        return {line.strip() for line in shown.splitlines() if line.strip()}
+
+    def _rebooted(self, node: str, command: RemediationCommand, beat: Beat) -> str:
+        before = self._look(node)
+        why = f"reason={MARK}{command.command_id} reboot"
+        # Down afterwards: it comes back to work only when it has been verified.
+        self._run(["scontrol", "reboot", "ASAP", "nextstate=DOWN", why, node])
+        while True:
+            self._sleep(self._look_every_s)
+            beat()
+            view = self._look(node)
+            if view.boot_time != before.boot_time and not view.states & {"REBOOT", "REBOOT_ISSUED"}:
+                return f"booted at {view.boot_time}"
+
+    def _returned(self, node: str, beat: Beat) -> str:
+        view = self._look(node)
+        if not view.is_out:
+            return "in service already"
+        if not view.is_ours:
+            raise Refused(f"kept out by somebody else: {view.reason or 'no reason given'}")
+        self._run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+        while self._look(node).is_out:
+            self._sleep(self._look_every_s)
+            beat()
+        return "resumed"
+
+    # --- jobs ------------------------------------------------------------------------------------------
+
+    def _requeue_elsewhere(self, command: RemediationCommand) -> str:
+        job = command.job_id or ""
+        if not _JOB.match(job):
+            raise Refused(f"{job!r} is no job of Slurm")
+        return self._requeued(job, [one_node(node) for node in command.exclude_nodes or ()])
+
+    def _requeued(self, job: str, away_from: Sequence[str] | None) -> str:
+        try:
+            self._run(["scontrol", "requeue", job])
+        except Failed:
+            # One that may not be requeued can only be ended.
+            self._run(["scancel", job])
+            return "ended: it may not be requeued"
+        if away_from:
+            self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(away_from)}"])
+        return "requeued"

@@ -1,0 +1,263 @@
+"""`faultlens act KIND`: carry remediation commands out, on a scheduler, a host, or by a call to something else."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, Protocol, get_args
+
+import structlog
+import typer
+
+from actuators import Actuator, Worker
+from actuators.dry_run import DryRun
+from actuators.ledger import Ledger
+from actuators.node import Node, Programs
+from actuators.slurm import Slurm
+from actuators.webhook import Webhook
+from actuators.worker import Duty
+from faultlens.cli_options import Brokers, Out
+from faultlens.cli_outlet import outlet
+from faultlens.clock import SECOND_MS, wall_ms
+from faultlens.codec import Decoder
+from faultlens.errors import ConfigurationError, UsageError, WorldError
+from faultlens.events import Action, RemediationCommand
+from faultlens.kafka import load_connection
+from faultlens.logs import LogFormat, configure
+from faultlens.settings import data_directory
+from slo.wording import printable
+
+# A drain may take an hour: others must not wait behind it.
+AT_ONCE: Final = 32
+_POLL_S: Final = 1.0
+ACTIONS: Final = frozenset(get_args(Action))
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Carry remediation commands out.")
+
+ClusterOption = Annotated[str, typer.Option("--cluster", metavar="NAME", help="Whose commands.")]
+CommandsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--commands", metavar="FILE", help="Read commands there instead of from Kafka, and end after the last."
+    ),
+]
+SoleOption = Annotated[
+    bool,
+    typer.Option("--sole", help="Nothing else acts here: say of what cannot be done that it is unsupported."),
+]
+LedgerOption = Annotated[
+    Path | None, typer.Option("--ledger", metavar="FILE", help="What was done already; kept across restarts.")
+]
+LogOption = Annotated[LogFormat, typer.Option("--log", help="How to write logs.")]
+log = structlog.get_logger("faultlens")
+
+
+@app.command("dry-run")
+def dry_run(
+    *,
+    cluster: ClusterOption,
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+    log_format: LogOption = "auto",
+) -> None:
+    """Show what would be done, and refuse it. Begin with this."""
+    place = _Place("dry-run", cluster, commands, brokers, out, ledger, sole=True)
+    _serve(DryRun(lambda line: typer.echo(printable(line, limit=400))), place, log_format)
+
+
+@app.command()
+def slurm(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    cluster: ClusterOption,
+    running: Annotated[
+        Literal["requeue", "wait"], typer.Option(help="What becomes of jobs on a node that is to be drained.")
+    ] = "requeue",
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+    sole: SoleOption = False,
+    log_format: LogOption = "auto",
+) -> None:
+    """Drain, reboot and resume nodes by scontrol, and requeue jobs elsewhere."""
+    place = _Place("slurm", cluster, commands, brokers, out, ledger, sole=sole)
+    _serve(Slurm(running=running, sleep=time.sleep), place, log_format)
+
+
+@app.command()
+def node(  # noqa: PLR0913 - as above
+    *,
+    cluster: ClusterOption,
+    name: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="This node; by default its host name.")
+    ] = None,
+    validate: Annotated[
+        str | None, typer.Option(metavar="PROGRAM", help="Ends with 0 when the node is well, such as validate-node.")
+    ] = None,
+    restart: Annotated[
+        list[str] | None, typer.Option(metavar="UNIT", help="A systemd unit to restart; may be repeated.")
+    ] = None,
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+    log_format: LogOption = "auto",
+) -> None:
+    """Validate this node, reset its devices, restart its services."""
+    own = name or socket.gethostname()
+    programs = Programs(
+        validate=tuple(validate.split()) if validate else (),
+        restart_services=tuple(("systemctl", "restart", unit) for unit in restart or ()),
+    )
+    place = _Place(f"node-{own}", cluster, commands, brokers, out, ledger, nodes=frozenset({own}))
+    _serve(Node(own, programs), place, log_format)
+
+
+@app.command()
+def webhook(  # noqa: PLR0913 - as above
+    *,
+    cluster: ClusterOption,
+    url: Annotated[str, typer.Option(metavar="URL", help="Where commands are posted.")],
+    secret_file: Annotated[Path, typer.Option(metavar="FILE", help="Its first line signs each call.")],
+    action: Annotated[
+        list[str] | None, typer.Option(metavar="ACTION", help="Only these actions; may be repeated. Without it all.")
+    ] = None,
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+    sole: SoleOption = False,
+    log_format: LogOption = "auto",
+) -> None:
+    """Post commands, signed, to something that carries them out."""
+    wanted = frozenset(action or ACTIONS)
+    if wanted - ACTIONS:
+        raise UsageError(f"--action: {min(wanted - ACTIONS)!r} is none of {', '.join(sorted(ACTIONS))}")
+    place = _Place("webhook", cluster, commands, brokers, out, ledger, sole=sole)
+    _serve(_posting(url, secret_file, frozenset(a for a in ACTIONS if a in wanted)), place, log_format)
+
+
+@app.command()
+def ticket(
+    *,
+    cluster: ClusterOption,
+    url: Annotated[str, typer.Option(metavar="URL", help="The ticket system's address for new tickets.")],
+    secret_file: Annotated[Path, typer.Option(metavar="FILE", help="Its first line signs each call.")],
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Open tickets by a signed call, with what is known of the incident."""
+    place = _Place("ticket", cluster, commands, brokers, out, ledger)
+    _serve(_posting(url, secret_file, frozenset({"open_ticket"})), place, "auto")
+
+
+def _posting(url: str, secret_file: Path, actions: frozenset[Action]) -> Webhook:
+    try:
+        secret = secret_file.read_bytes().partition(b"\n")[0].strip()
+    except OSError as error:
+        raise ConfigurationError(f"--secret-file: {secret_file} cannot be read: {error.strerror}") from None
+    if not secret:
+        raise ConfigurationError(f"--secret-file: {secret_file} is empty: its first line is the secret")
+    return Webhook(url, secret, actions=actions, sleep=time.sleep, now_s=lambda: wall_ms() // SECOND_MS)
+
+
+# --- running one -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where commands come from and results go to, and whose business they are."""
+
+    name: str
+    cluster: str
+    commands: Path | None
+    brokers: str | None
+    out: Path | None
+    ledger: Path | None
+    nodes: frozenset[str] | None = None
+    sole: bool = False
+
+    @property
+    def file(self) -> Path:
+        """The ledger's file."""
+        return self.ledger or data_directory() / "faultlens" / f"act-{self.cluster}-{self.name}.db"
+
+
+class _Source(Protocol):
+    def poll(self, timeout_s: float) -> list[RemediationCommand]: ...
+    def written_down(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def _serve(actuator: Actuator, place: _Place, log_format: LogFormat) -> None:
+    """Carry commands out until told to stop, or until the file of them is done."""
+    configure(log_format)
+    spool = place.file.with_suffix(".spool")
+    with (
+        closing(Ledger(place.file)) as ledger,
+        outlet(place.out, None if place.out else place.brokers, spool) as results,
+        ThreadPoolExecutor(AT_ONCE, thread_name_prefix=place.name) as pool,
+    ):
+        duty = Duty(place.cluster, place.nodes, place.sole)
+        worker = Worker(actuator, duty, ledger, results.put, wall_ms)
+        for command in worker.unfinished():
+            pool.submit(worker.take, command).add_done_callback(_complained)
+        if place.commands is None:
+            _follow(place, worker, lambda command: pool.submit(worker.take, command).add_done_callback(_complained))
+        for done in [pool.submit(worker.take, c) for c in _of_file(place.commands) if worker.accept(c)]:
+            done.result()
+
+
+def _complained(done: Future[str | None]) -> None:
+    """Say what went wrong where a result could not be kept: the command is begun again when this is started again."""
+    error = done.exception()
+    if error is not None:
+        log.error("a command could not be carried out", error=str(error))
+
+
+def _follow(place: _Place, worker: Worker, begin: Callable[[RemediationCommand], None]) -> None:
+    with _kafka(place) as source:
+        log.info("carries commands out", actuator=worker.actuator.name, cluster=place.cluster)
+        while True:
+            accepted = [command for command in source.poll(_POLL_S) if worker.accept(command)]
+            source.written_down()
+            for command in accepted:
+                log.info("command", action=command.action, node=command.node, id=command.command_id)
+                begin(command)
+
+
+@contextmanager
+def _kafka(place: _Place) -> Iterator[_Source]:
+    from actuators.kafka import KafkaCommands  # noqa: PLC0415 - needs the Kafka client
+
+    with closing(
+        KafkaCommands(load_connection(place.brokers), f"faultlens-act-{place.cluster}-{place.name}")
+    ) as source:
+        yield source
+
+
+def _of_file(path: Path | None) -> Iterator[RemediationCommand]:
+    if path is None:
+        return
+    decode = Decoder().decode
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                data = decode(line).data if line.strip() else None
+                if isinstance(data, RemediationCommand):
+                    yield data
+    except OSError as error:
+        raise WorldError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+if __name__ == "__main__":
+    app()
