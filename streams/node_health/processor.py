@@ -13,7 +13,7 @@ from faultlens.catalogue import Catalogue
 from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS, moment_of
 from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
-from faultlens.internal import Condition, Held, LaneCensus, Observation, Released, Tended
+from faultlens.internal import Held, LaneCensus, Observation, Released, Tended
 from streams.context import Context
 from streams.node_health import accounting, conditions, describing, judging, routing, standing, tending, uses
 from streams.node_health.record import (
@@ -163,7 +163,7 @@ class NodeHealthProcessor:
         record = describing.described(record, event, report, now_ms=now_ms)
         record, over = conditions.cleared_by_checks(record, report.checks, event.time_ms)
         record, returned = describing.returned(record, event.time_ms)
-        emits += self._told(record, (*over, *returned), "cleared", now_ms)
+        emits += tending.told(record, (*over, *returned), "cleared", now_ms)
         for observation in found:
             record, told = self._with_condition(record, observation, now_ms)
             emits += told
@@ -176,7 +176,7 @@ class NodeHealthProcessor:
         record, over = conditions.cleared_by_boot(record, record.report_ms or event.time_ms)
         emits = routing.to_holders(record, [restart], now_ms)
         emits += routing.news(record, "rebooted", restart.since_ms, now_ms, record.held.values())
-        emits += self._told(record, over, "cleared", now_ms)
+        emits += tending.told(record, over, "cleared", now_ms)
         return replace(record, boot_ms=event.time_ms, down=None), emits
 
     def _with_condition(
@@ -186,7 +186,7 @@ class NodeHealthProcessor:
         if new is None:
             return record, []
         emits = routing.to_holders(record, [new], now_ms)
-        return record, emits + self._told(record, (new,), "opened", now_ms)
+        return record, emits + tending.told(record, (new,), "opened", now_ms)
 
     # --- faults and actions ----------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class NodeHealthProcessor:
         record, told = _with_uses(record, uses.by_fault(record, observation), now_ms)
         record, opened = conditions.opened(record, observation)
         if opened is not None:
-            told += self._told(record, (opened,), "opened", now_ms)
+            told += tending.told(record, (opened,), "opened", now_ms)
         return record, emits + told
 
     def _on_act(
@@ -220,7 +220,7 @@ class NodeHealthProcessor:
             emits += routing.to_holders(record, [entry], now_ms)
         if act.action == "uncordon":
             record, over = conditions.cleared_by_a_person(record, event.time_ms)
-            emits += self._told(record, over, "cleared", now_ms)
+            emits += tending.told(record, over, "cleared", now_ms)
         done = Acts(event.time_ms, act.planned, act.actor, act.reason or "", act.command_id)
         record = describing.acted(record, act.action, done)
         if act.action in ("reboot", "replace", "remove"):
@@ -282,7 +282,7 @@ class NodeHealthProcessor:
         self, record: NodeRecord, event: Event, word: Tended, now_ms: int, context: Context
     ) -> tuple[NodeRecord, list[Emit]]:
         record, over = tending.tended(record, word)
-        return record, self._told(record, over, "cleared", now_ms)
+        return record, tending.told(record, over, "cleared", now_ms)
 
     # --- time ------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class NodeHealthProcessor:
         record, _, _ = conditions.folded(record, silence)
         emits = routing.to_holders(record, [silence], now_ms)
         emits += routing.news(record, "silent", silence.since_ms, now_ms, record.held.values())
-        emits += self._told(record, (silence,), "opened", now_ms)
+        emits += tending.told(record, (silence,), "opened", now_ms)
         return replace(record, silent_since_ms=third_ms), emits
 
     def _flushed(self, record: NodeRecord, emits: list[Emit], now_ms: int) -> Effects:
@@ -375,25 +375,6 @@ class NodeHealthProcessor:
         if forgotten_ms is not None:
             wake_ms = min(wake_ms, forgotten_ms)
         return wake_ms if wake_ms < _NEVER_MS else None
-
-    def _told(self, record: NodeRecord, changed: Iterable[Observation], phase: str, now_ms: int) -> list[Emit]:
-        """Return the word on conditions to remediation and, for those that are over, to the attempts they hit."""
-        emits = []
-        for observation in changed:
-            name = stable_id(record.node, conditions.condition_id(observation), observation.since_ms)
-            data = Condition(
-                node=record.node,
-                cluster=record.cluster,
-                phase=phase,  # type: ignore[arg-type]
-                condition_id=name,
-                observation=observation,
-                at_ms=now_ms,
-                pool=record.pool,
-                boot_id=record.boot_id,
-            )
-            emits.append(Emit(topics.CONDITIONS, record.cluster, f"{name}-{phase}-{now_ms}", now_ms, data))
-        over = [o for o in changed if o.until_ms is not None]
-        return emits + (routing.to_holders(record, over, now_ms, cured=True) if over else [])
 
 
 def _with_uses(before: NodeRecord, record: NodeRecord, now_ms: int) -> tuple[NodeRecord, list[Emit]]:

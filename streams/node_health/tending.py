@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from faultlens import topics
 from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import DeviceRef, NodeActed, NodeFault
-from faultlens.internal import Announced, Intervened, NodeFacts, Observation, Tended
+from faultlens.internal import Announced, Condition, Intervened, NodeFacts, Observation, Tended
+from streams.node_health import conditions, routing
 from streams.node_health.conditions import without
 from streams.node_health.record import Acts, NodeRecord, index_of, named
 from streams.processor import Effects, Emit
@@ -67,6 +68,26 @@ def _facts(record: NodeRecord, now_ms: int) -> NodeFacts:
         jobs=tuple(list(record.held)[:JOBS_TOLD]) if watched else (),
         gpus_held=sum(held.gpus for held in record.held.values()) if watched else 0,
     )
+
+
+def told(record: NodeRecord, changed: Iterable[Observation], phase: str, now_ms: int) -> list[Emit]:
+    """Return the word on conditions to remediation and, for those that are over, to the attempts they hit."""
+    emits = []
+    for observation in changed:
+        name = stable_id(record.node, conditions.condition_id(observation), observation.since_ms)
+        data = Condition(
+            node=record.node,
+            cluster=record.cluster,
+            phase=phase,  # type: ignore[arg-type]
+            condition_id=name,
+            observation=observation,
+            at_ms=now_ms,
+            pool=record.pool,
+            boot_id=record.boot_id,
+        )
+        emits.append(Emit(topics.CONDITIONS, record.cluster, f"{name}-{phase}-{now_ms}", now_ms, data))
+    over = [o for o in changed if o.until_ms is not None]
+    return emits + (routing.to_holders(record, over, now_ms, cured=True) if over else [])
 
 
 def announced(record: NodeRecord, fault: NodeFault, observation: Observation, now_ms: int) -> list[Emit]:

@@ -13,47 +13,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from actuators import Actuator, Failed, Refused, Worker
+from actuators import Actuator, Refused
 from actuators.dry_run import DryRun
 from actuators.ledger import Ledger
 from actuators.node import Node, Programs
 from actuators.sdk import Beat
-from actuators.slurm import Slurm
 from actuators.webhook import SIGNATURE, Webhook, signature
-from actuators.worker import Duty
-from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, parse_moment
-from faultlens.codec import Event
+from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.errors import UsageError
-from faultlens.events import CommandReason, DeviceRef, RemediationCommand, RemediationResult
-
-T0 = parse_moment("2026-11-23T04:00:00Z")
-DRAIN = RemediationCommand(
-    command_id="3f1c0000-0000-5000-8000-000000000001",
-    cluster="c1",
-    action="drain",
-    rung=1,
-    reason=CommandReason(("xid:79",), "incident-1"),
-    issued_at=moment_of(T0),
-    expires_at=moment_of(T0 + 5 * MINUTE_MS),
-    finish_by=moment_of(T0 + HOUR_MS),
-    mode="live",
-    policy="2026-11 reboot",
-    node="node-1",
-    boot_id="boot-1",
-)
-
-
-class Clock:
-    """A clock that goes on when it is told to, and while something sleeps."""
-
-    def __init__(self) -> None:
-        self.now_ms = T0
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-    def sleep(self, seconds: float) -> None:
-        self.now_ms += int(seconds * 1000)
+from faultlens.events import DeviceRef, RemediationCommand
+from tests.contract.acting import DRAIN, T0, Bench, Clock
 
 
 class Fake(Actuator):
@@ -73,29 +42,6 @@ class Fake(Actuator):
 
     def boot_id(self, node: str) -> str | None:
         return self._boot
-
-
-@dataclass
-class Bench:
-    """A worker with a clock, and what it told."""
-
-    actuator: Actuator
-    ledger: Ledger
-    clock: Clock = field(default_factory=Clock)
-    sole: bool = False
-    told: list[Event] = field(default_factory=list)
-
-    @property
-    def worker(self) -> Worker:
-        return Worker(self.actuator, Duty("c1", None, self.sole), self.ledger, self.told.append, self.clock)
-
-    @property
-    def results(self) -> list[RemediationResult]:
-        return [event.data for event in self.told if isinstance(event.data, RemediationResult)]
-
-    @property
-    def states(self) -> list[str]:
-        return [result.state for result in self.results]
 
 
 @pytest.fixture
@@ -221,99 +167,6 @@ def test_a_dry_run_shows_and_refuses(ledger: Ledger) -> None:
     bench = Bench(DryRun(shown.append), ledger)
     assert bench.worker.take(DRAIN) == "refused"
     assert shown == ["would drain node-1 (rung 1, 2026-11 reboot): xid:79"]
-
-
-# --- Slurm -----------------------------------------------------------------------------------------------
-
-
-class Controller:
-    """Answers scontrol and squeue for one node as Slurm does."""
-
-    def __init__(self, *, state: str = "IDLE", reason: str = "", jobs: Sequence[str] = ()) -> None:
-        self.state, self.reason, self.boot = state, reason, 1
-        self.jobs = list(jobs)
-        self.calls: list[list[str]] = []
-        self.fixed: set[str] = set()
-
-    def __call__(self, program: Sequence[str]) -> str:
-        words = list(program)
-        self.calls.append(words)
-        if words[:3] == ["scontrol", "show", "node"]:
-            reason = f"   Reason={self.reason} [root@2026-11-23T04:00:00]\n" if self.reason else ""
-            return f"NodeName={words[3]}\n   State={self.state} Weight=1\n   BootTime=boot{self.boot} X=1\n{reason}"
-        if words[0] == "squeue":
-            return "".join(f"{job}\n" for job in self.jobs)
-        if words[:2] == ["scontrol", "requeue"] or words[0] == "scancel":
-            if words[-1] in self.fixed and words[0] != "scancel":
-                raise Failed("scontrol ended with 1: Requested operation is presently disabled")
-            self.jobs = [job for job in self.jobs if job != words[-1]]
-        if words[:2] == ["scontrol", "reboot"]:
-            self.boot, self.state, self.reason = self.boot + 1, "DOWN", words[4].removeprefix("reason=")
-        for word in words:
-            if word.startswith("State="):
-                self.state = {"DRAIN": "IDLE+DRAIN", "RESUME": "IDLE"}[word.removeprefix("State=")]
-                self.reason = "" if word == "State=RESUME" else self.reason
-            if word.startswith("Reason="):
-                self.reason = word.removeprefix("Reason=")
-        return ""
-
-    @property
-    def changes(self) -> list[list[str]]:
-        return [call for call in self.calls if call[1] != "show" and call[0] != "squeue"]
-
-
-def slurm(controller: Controller, ledger: Ledger) -> Bench:
-    clock = Clock()
-    return Bench(Slurm(execute=controller, sleep=clock.sleep), ledger, clock)
-
-
-def test_slurm_drains_a_node_and_requeues_what_runs_there(ledger: Ledger) -> None:
-    controller = Controller(state="MIXED", jobs=["17", "18"])
-    controller.fixed = {"18"}
-    assert slurm(controller, ledger).worker.take(DRAIN) == "succeeded"
-    assert controller.state == "IDLE+DRAIN"
-    assert controller.reason.startswith(f"faultlens:{DRAIN.command_id}")
-    assert ["scancel", "18"] in controller.calls, "one that may not be requeued is ended"
-
-
-def test_slurm_leaves_what_somebody_else_drained_as_it_is(ledger: Ledger) -> None:
-    controller = Controller(state="IDLE+DRAIN", reason="vendor visit")
-    bench = slurm(controller, ledger)
-    assert bench.worker.take(replace(DRAIN, action="block_new_work")) == "succeeded"
-    back = replace(DRAIN, action="return_to_service", command_id="back")
-    assert bench.worker.take(back) == "refused"
-    assert (controller.changes, controller.reason) == ([], "vendor visit")
-
-
-def test_slurm_returns_what_we_drained_and_says_so_of_what_is_back_already(ledger: Ledger) -> None:
-    controller = Controller(state="IDLE+DRAIN", reason="faultlens:abc xid:79")
-    bench = slurm(controller, ledger)
-    for number in range(2):
-        assert bench.worker.take(replace(DRAIN, action="return_to_service", command_id=f"back-{number}")) == "succeeded"
-    assert controller.changes == [["scontrol", "update", "NodeName=node-1", "State=RESUME"]]
-
-
-def test_slurm_reboots_a_node_and_keeps_it_out_until_it_is_verified(ledger: Ledger) -> None:
-    controller = Controller(state="IDLE+DRAIN", reason="faultlens:abc xid:79")
-    assert slurm(controller, ledger).worker.take(replace(DRAIN, action="reboot")) == "succeeded"
-    assert (controller.boot, controller.state) == (2, "DOWN")
-
-
-def test_slurm_requeues_a_job_away_from_the_nodes_it_hangs_on(ledger: Ledger) -> None:
-    controller = Controller(jobs=["17"])
-    stop = replace(DRAIN, action="terminate_job", node=None, job_id="17", exclude_nodes=("node-1", "node-2"))
-    assert slurm(controller, ledger).worker.take(stop) == "succeeded"
-    assert controller.changes == [
-        ["scontrol", "requeue", "17"],
-        ["scontrol", "update", "JobId=17", "ExcNodeList=node-1,node-2"],
-    ]
-
-
-@pytest.mark.parametrize("node", ["ALL", "all", "node-[1-999]", "a,b", "", "-x", "a b", "a;reboot"])
-def test_slurm_never_takes_a_pattern_for_a_node(ledger: Ledger, node: str) -> None:
-    controller = Controller()
-    assert slurm(controller, ledger).worker.take(replace(DRAIN, node=node)) == "refused"
-    assert controller.calls == []
 
 
 # --- a call over HTTP ------------------------------------------------------------------------------------
