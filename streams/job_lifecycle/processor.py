@@ -125,7 +125,7 @@ class JobLifecycleProcessor:
             return Effects(job, (), self._next_wake(job, now_ms))
         touched = [attempt.attempt]
         if isinstance(event.data, _CONCERN_EARLIER):
-            touched += [n for n in job.attempts if not _at_rest(known, job, n, context)]
+            touched += [n for n in job.attempts if not _at_rest(known, job.attempts[n], context, now_ms)]
         return self._followed(known, job, touched, emits + findings, context, now_ms)
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
@@ -142,7 +142,7 @@ class JobLifecycleProcessor:
                 attempt, found = noticing.hang(job, attempt, now_ms)  # noqa: PLW2901
                 emits += [*records, *found]
                 job = replace(job, attempts={**job.attempts, number: attempt})
-        touched = [number for number in job.attempts if not _at_rest(known, job, number, context)]
+        touched = [n for n in job.attempts if not _at_rest(known, job.attempts[n], context, now_ms)]
         return self._followed(known, job, touched, emits, context, now_ms)
 
     def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
@@ -350,14 +350,15 @@ def _only_goes_on(job: JobRecord, before: Attempt, attempt: Attempt, event: Even
     )
 
 
-def _at_rest(known: JobRecord, job: JobRecord, number: int, context: Context) -> bool:
-    """Return whether nothing can follow for an attempt: it is done, is as the last step left it, and nobody announced
-    anything since. What those before it and the job's other ends tell of it is seen to when they change.
+def _at_rest(known: JobRecord, attempt: Attempt, context: Context, now_ms: int) -> bool:
+    """Return whether nothing can follow for an attempt: it ended, is as the last step left it, nobody announced news
+    since, and its window is open yet or its verdict final. What those before it and the job's other ends tell of it is
+    seen to when they change.
     """
-    attempt = job.attempts[number]
-    if attempt is not known.attempts.get(number) or attempt.end is None or attempt.losses:
+    if attempt is not known.attempts.get(attempt.attempt) or attempt.end is None or attempt.losses:
         return False
-    return not attempt.failed or (is_settled(attempt) and attempt.context_seen == context.version)
+    seen = attempt.context_seen == context.version
+    return not attempt.failed or (seen and (now_ms < attempt.closes_ms or is_settled(attempt)))
 
 
 def _known(attempt: Attempt) -> telling.Known:
