@@ -289,6 +289,11 @@ def test_a_kernel_that_is_stuck_when_a_job_stops_is_the_nodes_and_not_the_progra
     assert scene.run(40).told("j") == ("host.cpu.lockup", "supported", "n2", "retry_elsewhere")
 
 
+def test_a_process_that_waits_in_the_kernel_does_not_make_another_crash() -> None:
+    scene = job().fault(9.5, "n2", "kernel", "hung_task").exit(10, "j", 3, "n1", "Signal: Segmentation fault (11)")
+    assert scene.exit(10.1, "j", 8, "n2", PEER).end(10.2, "j").run(40).verdict("j").cause.code == "app.crash"
+
+
 def test_the_fault_behind_a_collective_that_times_out_lies_ten_minutes_before() -> None:
     scene = Scene().node("n1", "n2", until=40).job("j", "n1", "n2").steps("j", 0.5, 10)
     scene.fault(10.02, "n2", "xid", "79", 1)

@@ -33,6 +33,8 @@ _SAME_MOMENT_MS: Final = 60_000
 # Against words that only point somewhere, a fault that ends jobs is believed when the job ended soon after it.
 _OVERRULES_HINTS: Final = 60
 _SOON_MS: Final = 120_000
+# What is stuck makes others wait: for less than this a rank that broke is missed anyway.
+_WAITS_MS: Final = 300_000
 _ECHOES: Final = ("app.exception",)
 # What words can be the echo of: neither an adapter nor a disk makes a GPU say that its memory or driver is broken.
 # Words that are not here can be the echo of any fault.
@@ -237,8 +239,8 @@ def recovery_announced(facts: Facts) -> Finding | None:
 
 
 def kernel_stuck(facts: Facts) -> Finding | None:
-    """The kernel of a held node says that it is stuck, and nothing says by what: that node, by default."""
-    if spoken(facts).role == "root":
+    """The kernel of a held node says that it is stuck, the job stood still, and nothing says by what: that node."""
+    if spoken(facts).role == "root" or not _stood_still(facts):
         return None
     found = [o for o in facts.observations if o.kind == "kernel" and o.role == "sympathetic" and _unexplained(facts, o)]
     if not found:
@@ -246,6 +248,12 @@ def kernel_stuck(facts: Facts) -> Finding | None:
     seen = min(found, key=lambda o: (o.since_ms, o.id))
     node = None if seen.cause_class == "platform" else seen.node
     return Finding(seen.cause_code, "supported", f"{seen.meaning}, on {seen.node}", node, roots=(seen,))
+
+
+def _stood_still(facts: Facts) -> bool:
+    """Return whether the job waited for something before its end: what exits or crashes by itself did not."""
+    waited_ms = facts.end.at_ms - facts.trouble_ms
+    return facts.stalled_ms is not None or facts.end.outcome == "timed_out" or waited_ms >= _WAITS_MS
 
 
 def _unexplained(facts: Facts, seen: Observation) -> bool:
