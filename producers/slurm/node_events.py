@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -21,6 +22,16 @@ _RESTART_EXPECTED: Final = frozenset({ASKED_FOR, "resume_timeout", "reboot_timed
 _NO_FAULT: Final = frozenset({ASKED_FOR, TAKEN_OUT})
 # A daemon tells of what ended meanwhile as soon as it is heard again.
 _TOLD_MS: Final = 5 * SECOND_MS
+
+
+# What the reason of a drain begins with that carries out a command of ours (actuators/slurm.py).
+_OURS: Final = re.compile(r"faultlens:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+
+
+def _command_of(reason: str) -> str | None:
+    """Return the command that a drain carries out; None: somebody else's."""
+    found = _OURS.match(reason)
+    return None if found is None else found[1]
 
 
 class _Fault(NamedTuple):
@@ -75,6 +86,7 @@ class _Teller:
             actor=stretch.user or "slurm",
             planned=planned(stretch),
             reason=f"{stretch.state}: {stretch.reason}"[:MESSAGE_CHARS],
+            command_id=_command_of(stretch.reason) if action == "cordon" else None,
         )
         return self._say(data, at_ms, at_ms, action)
 

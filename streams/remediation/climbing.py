@@ -11,7 +11,7 @@ from faultlens.events import Action
 from streams.remediation import controls, fleet, issuing
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
-from streams.remediation.gates import Step, obstacle
+from streams.remediation.gates import Step, is_by_people, obstacle
 from streams.remediation.policy import REPAIRS, Route, Rung
 from streams.remediation.record import WAITING_MAX, CommandCard, IncidentCard, NodeCard, Trait
 from streams.remediation.telling import keep
@@ -158,7 +158,7 @@ def _waiting(desk: Desk, step: Step, why: str) -> tuple[IncidentCard, bool]:
     if desk.now_ms - since_ms >= desk.policy.breaker.queue_ms:
         if step.rung.approval:
             return _next(incident), True
-        if "open_ticket" not in incident.done and incident.mode == "live":
+        if "open_ticket" not in incident.done and incident.mode == "live" and not is_by_people(why):
             return _told_meanwhile(desk, step), False
     _queue(desk, incident)
     due_ms = min(desk.now_ms + _LOOK_AGAIN_MS, max(desk.now_ms + MINUTE_MS, since_ms + desk.policy.breaker.queue_ms))

@@ -57,9 +57,21 @@ def earlier_repairs(desk: Desk, incident: IncidentCard, card: NodeCard) -> list[
         repair
         for name in names_of(card, incident)
         for repair in desk.machine(name).repairs
-        if repair.at_ms >= since_ms and family_of(repair.cause) == family_of(incident.cause) and repair.by is not None
+        if repair.at_ms >= since_ms and repair.by is not None and _is_the_same(repair, incident)
     }
     return sorted(found, key=lambda repair: repair.at_ms)
+
+
+def _is_the_same(repair: Repair, incident: IncidentCard) -> bool:
+    """Return whether it was the same trouble: a code that comes back after a restart may be charged otherwise."""
+    return family_of(repair.cause) == family_of(incident.cause) or repair.fault in incident.faults
+
+
+def earlier_incidents(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
+    """Return how many incidents of any kind the machine had within the history."""
+    since_ms = desk.now_ms - desk.policy.verification.history_ms
+    machine, *_ = names_of(card, incident)
+    return sum(repair.at_ms >= since_ms for repair in desk.machine(machine).repairs)
 
 
 def _remember(desk: Desk, incident: IncidentCard, card: NodeCard) -> None:
@@ -67,5 +79,7 @@ def _remember(desk: Desk, incident: IncidentCard, card: NodeCard) -> None:
     for name in names_of(card, incident):
         machine = desk.machine(name)
         kept = [repair for repair in machine.repairs if repair.at_ms >= since_ms]
-        repair = Repair(incident.cause, desk.now_ms, incident.repaired_by)
+        repair = Repair(
+            incident.cause, desk.now_ms, incident.repaired_by, incident.faults[0] if incident.faults else ""
+        )
         desk.put(replace(machine, repairs=(*kept, repair)[-REPAIRS_MAX:]))

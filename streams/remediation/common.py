@@ -186,7 +186,7 @@ def left(desk: Desk, incident: IncidentCard, node: str) -> None:
     if any(family_of(trait.cause) == family and trait.role != "trend" for trait in card.traits):
         return
     fleet.keep(desk, replace(card, incident=None))
-    desk.released.append((node, None))
+    desk.cleared.append(node)
     members = tuple(name for name in incident.members if name != node)
     if members:
         keep(desk, replace(incident, members=members))

@@ -48,8 +48,10 @@ class Desk:
         # Whether something that was out came back in this step: others may wait for that.
         self.freed = False
         self.closed: list[str] = []
-        # Nodes that go their own ways again, and the common incident that one of them is tried for.
+        # Nodes that leave a common incident to go their own ways, and the incident that one of them is tried for.
         self.released: list[tuple[str, str | None]] = []
+        # Nodes that leave one because what they shared is over there.
+        self.cleared: list[str] = []
         self._shelf = shelf
         self._changed: dict[str, Shelved] = {}
         self._emits: list[Emit] = []

@@ -19,6 +19,7 @@ from streams.remediation.record import IncidentCard, NodeCard
 
 # Telling people and looking on need nobody's leave.
 _HARMLESS: Final = frozenset({"watch", "open_ticket"})
+_BY_PEOPLE: Final = ("held by", "kept by", "paused by", "in maintenance")
 # A lane's count of nodes that is older than this says nothing of now.
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
 
@@ -43,13 +44,18 @@ class Step(Struct, frozen=True):
         return Aim(self.card.node, None if facts is None else facts.pool, self.incident.route, self.command_id)
 
 
+def is_by_people(why: str) -> bool:
+    """Return whether it is people who stand in the way: they need not be told of it."""
+    return why.startswith(_BY_PEOPLE)
+
+
 def obstacle(desk: Desk, step: Step) -> str | None:
     """Return why the step cannot be taken now; None: nothing stands in its way."""
     return next((why for gate in _GATES if (why := gate(desk, step)) is not None), None)
 
 
 def _held(desk: Desk, step: Step) -> str | None:
-    word = None if step.action in _HARMLESS else controls.said(desk.own(), "hold", step.aim, desk.now_ms)
+    word = controls.said(desk.own(), "hold", step.aim, desk.now_ms)
     return None if word is None else f"held by {by_whom(word)}"
 
 

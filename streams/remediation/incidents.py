@@ -6,13 +6,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from faultlens.catalogue.lookup import driver_branch
 from faultlens.clock import DAY_MS, MINUTE_MS
 from faultlens.codec import stable_id
 from faultlens.internal import Announced, Intervened, JobVerdict, Observation, Tended
 from streams.node_health.conditions import condition_id
 from streams.remediation import common, fleet
 from streams.remediation.climbing import advance
-from streams.remediation.closing import close, earlier_repairs
+from streams.remediation.closing import close, earlier_incidents, earlier_repairs
 from streams.remediation.desk import Desk
 from streams.remediation.issuing import device_of
 from streams.remediation.policy import Trouble
@@ -27,6 +28,8 @@ from streams.remediation.record import (
 )
 from streams.remediation.telling import keep
 
+# From this branch on NVIDIA's driver announces recovery steps (Xid catalogue, Xid 154).
+_ANNOUNCES_FROM: Final = 565
 # How long the driver's announcement holds for the faults near it (NVIDIA's Xid catalogue, Xid 154).
 ANNOUNCED_FOR_MS: Final = 30_000
 # A check that failed when a person put the node back does not call for anything before that (contract: 24 hours).
@@ -56,6 +59,7 @@ def trait_of(observation: Observation) -> Trait:
         fatal=observation.fatal,
         whole_node=observation.whole_node,
         by_tool=observation.kind == "check" and status in _BY_TOOL,
+        announced=observation.kind == "xid" and (driver_branch(observation.driver_version) or 0) >= _ANNOUNCES_FROM,
         family=observation.gpu_family,
         device=observation.device,
     )
@@ -137,6 +141,7 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
         faults=tuple(dict.fromkeys(trait.fault for trait in card.traits))[:EVIDENCE_MAX],
         count=len(card.traits),
         probe=probe_of,
+        not_before_ms=_announced_by_ms(desk, worst),
     )
     if desk.incident(incident.id) is not None:
         incident = replace(incident, id=stable_id(incident.id, desk.now_ms))
@@ -146,6 +151,11 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
     fleet.keep(desk, replace(card, incident=routed.id))
     desk.tend(Tended(node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=routed.id))
     return advance(desk, routed)
+
+
+def _announced_by_ms(desk: Desk, trait: Trait) -> int:
+    """Return by when the driver will have said what the GPU needs; 0: it says no such thing."""
+    return trait.since_ms + desk.policy.verification.announced_ms if trait.announced else 0
 
 
 def open_return(desk: Desk, node: str) -> None:
@@ -183,7 +193,8 @@ def _routed(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard 
     worst = worst_of(card.traits)
     incident = replace(incident, cause=worst.cause, device=device_of(worst.device))
     repairs = earlier_repairs(desk, incident, card)
-    trouble = trouble_of(worst, card, returns=len(repairs))
+    earlier = earlier_incidents(desk, incident, card)
+    trouble = replace(trouble_of(worst, card), returns=len(repairs), incidents=earlier)
     if trouble.hint == "none" and card.announced == "none":
         return None
     route = desk.policy.route(trouble)
@@ -206,11 +217,11 @@ def _routed(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard 
         at=incident.at if same else 0,
         tries=incident.tries if same else 0,
         stage="climbing" if not same else incident.stage,
-        not_before_ms=incident.not_before_ms if same else 0,
+        not_before_ms=incident.not_before_ms if same or not incident.route else 0,
     )
 
 
-def trouble_of(trait: Trait, card: NodeCard, *, returns: int = 0) -> Trouble:
+def trouble_of(trait: Trait, card: NodeCard) -> Trouble:
     """Return what a route is chosen by; a step that the driver announced near it overrides the catalogue's hint."""
     facts = card.facts
     is_announced = bool(card.announced) and abs(card.announced_ms - trait.since_ms) <= ANNOUNCED_FOR_MS
@@ -226,7 +237,6 @@ def trouble_of(trait: Trait, card: NodeCard, *, returns: int = 0) -> Trouble:
         rule=trait.rule,
         family=trait.family,
         pool=None if facts is None else facts.pool,
-        returns=returns,
         job_gpus=0 if facts is None else facts.gpus_held,
     )
 
@@ -274,6 +284,8 @@ def intervened(desk: Desk, word: Intervened) -> None:
     in_force = {key: until for key, until in muted.items() if until > desk.now_ms}
     newest = dict(sorted(in_force.items(), key=lambda entry: entry[1])[-MUTED_MAX:])
     incident = desk.incident(card.incident)
+    if incident is not None and incident.stage == "returning" and card.command is not None:
+        return  # what we asked for, seen before its result
     fleet.keep(desk, replace(card, traits=(), muted=newest, taken=False, excluded=()))
     if incident is None:
         return

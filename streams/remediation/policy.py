@@ -31,7 +31,8 @@ _ACCELERATOR: Final = ("gpu", "fabric", "driver")
 
 
 class Trouble(Struct, frozen=True):
-    """What a route is chosen by. `fault` is `kind:code`; `returns`: how often the same was repaired here before.
+    """What a route is chosen by. `fault` is `kind:code`; `returns`: how often the same was repaired here before,
+    `incidents`: how many of any kind the machine had in the last weeks.
 
     `rule`: the rule of the verdict, or the kind of the finding, that is all there is; `job_gpus`: what runs there.
     """
@@ -48,6 +49,7 @@ class Trouble(Struct, frozen=True):
     family: str | None = None
     pool: str | None = None
     returns: int = 0
+    incidents: int = 0
     job_gpus: int = 0
 
     @property
@@ -69,6 +71,7 @@ class Match(Struct, frozen=True):
     pools: tuple[str, ...] = ()
     from_severity: int = 0
     from_returns: int = 0
+    from_incidents: int = 0
     from_job_gpus: int = 0
 
     def holds(self, trouble: Trouble) -> bool:
@@ -87,6 +90,7 @@ class Match(Struct, frozen=True):
             and (not self.faults or any(_fits(trouble.fault, fault) for fault in self.faults))
             and trouble.severity >= self.from_severity
             and trouble.returns >= self.from_returns
+            and trouble.incidents >= self.from_incidents
             and trouble.job_gpus >= self.from_job_gpus
         )
 
@@ -153,12 +157,16 @@ class Timing(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """After a repair: how long it may take to show, how long it must last, and how long it is on probation."""
+    """After a repair: how long it may take to show, how long it must last, and how long it is on probation.
+
+    `announced_ms`: how long the driver has to announce what it needs before anything is done.
+    """
 
     within_ms: int
     stable_ms: int
     probation_ms: int
     history_ms: int
+    announced_ms: int
 
 
 class Limits(Struct, frozen=True):

@@ -84,6 +84,7 @@ class _Verification(_Strict):
     stable: Duration
     probation: Duration
     history: Duration
+    announced: Duration
 
 
 class _Timing(_Strict):
@@ -110,6 +111,7 @@ class _Match(_Strict):
     pools: Words = ()
     from_severity: int = Field(default=0, ge=0, le=100)
     from_returns: int = Field(default=0, ge=0, le=1000)
+    from_incidents: int = Field(default=0, ge=0, le=1000)
     from_job_gpus: int = Field(default=0, ge=0)
 
 
@@ -250,7 +252,11 @@ def _policy(file: PolicyFile) -> Policy:
         other_ms=tolerance.other,
         fatal_severity=tolerance.fatal_severity,
         verification=Verification(
-            verification.within, verification.stable, verification.probation, verification.history
+            verification.within,
+            verification.stable,
+            verification.probation,
+            verification.history,
+            verification.announced,
         ),
         timings={name: Timing(timing.start_within, timing.finish_within) for name, timing in file.timings.items()},
         ladders={name: tuple(_rung(step) for step in steps) for name, steps in file.ladders.items()},

@@ -123,17 +123,29 @@ class RemediationProcessor:
 
 def _settled(desk: Desk) -> Effects:
     """Return the effects once all that follows from what ended, was let go or came back is done too."""
-    while desk.closed or desk.released:
+    while desk.closed or desk.released or desk.cleared:
         while desk.closed:
             closed = desk.incident(desk.closed.pop(0))
             if closed is not None and closed.probe is not None and not closed.domain:
                 common.probed(desk, closed)
         while desk.released:
             _let_go(desk, *desk.released.pop(0))
+        while desk.cleared:
+            _left_behind(desk, desk.cleared.pop(0))
     if desk.freed:
         desk.freed = False
         _look_at_waiting(desk, _AT_ONCE)
     return desk.effects()
+
+
+def _left_behind(desk: Desk, node: str) -> None:
+    """Take up what else is wrong with a node that has nothing of its common incident any more."""
+    card = desk.node(node)
+    wrong = tuple(trait for trait in card.traits if trait.role != "trend")
+    if card.incident is None and wrong:
+        incidents.taken_up(desk, node, incidents.worst_of(wrong))
+    else:
+        _let_go(desk, node, None)
 
 
 def _let_go(desk: Desk, node: str, probe_of: str | None) -> None:

@@ -53,6 +53,7 @@ class Trait(Struct, frozen=True, omit_defaults=True, gc=False):
     fatal: bool = False
     whole_node: bool = False
     by_tool: bool = False
+    announced: bool = False
     origin: Origin = "condition"
     rule: str = ""
     family: str | None = None
@@ -240,11 +241,12 @@ class HungJob(Struct, frozen=True, omit_defaults=True, tag="job"):
 
 
 class Repair(Struct, frozen=True, omit_defaults=True, gc=False):
-    """An incident of a machine that is over: its cause, when it ended, and what ended it."""
+    """An incident of a machine that is over: its cause and first fault, when it ended, and what ended it."""
 
     cause: str
     at_ms: int
     by: Action | None = None
+    fault: str = ""
 
 
 class Machine(Struct, frozen=True, omit_defaults=True, tag="machine"):

@@ -38,11 +38,13 @@ def test_everything_that_the_catalogue_knows_has_a_route_and_what_is_unexpected_
             assert actions <= {"open_ticket"}, row.ref
 
 
-def test_every_ladder_that_repairs_a_node_first_blocks_and_empties_it() -> None:
+def test_every_ladder_that_repairs_a_node_first_blocks_and_empties_it_or_waits() -> None:
     for name, ladder in POLICY.ladders.items():
         actions = [rung.action for rung in ladder]
-        if REPAIRS.intersection(actions) - {"power_cycle", "validate"}:
-            assert actions[:2] == ["block_new_work", "drain"], name
+        repairs = [rung for rung in ladder if rung.action in REPAIRS - {"power_cycle", "validate"}]
+        if repairs:
+            assert actions[0] == "block_new_work", name
+            assert actions[1] == "drain" or all(rung.wait == "idle" for rung in repairs), name
 
 
 def test_what_is_fatal_is_evacuated_at_once_and_all_else_after_its_tolerance() -> None:

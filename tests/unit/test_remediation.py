@@ -1,0 +1,176 @@
+"""The rules of remediation, one scene each."""
+
+from __future__ import annotations
+
+from faultlens.events import Check, NodeHealth, PlatformMaintenance, PlatformRollout, Scope
+from tests.unit.repair_scenes import Repairs
+
+TAKEN_OUT_AND_BACK = ["block_new_work", "drain", "reset_device", "validate", "return_to_service"]
+
+
+def test_a_fault_is_blocked_evacuated_repaired_verified_and_returned() -> None:
+    scene = Repairs().fault(5, "n3", "119", check="driver_responds").run(30)
+    assert scene.done("n3") == TAKEN_OUT_AND_BACK
+    assert scene.standing() == {}
+    assert scene.incidents[-1].closed_because == "repaired by reset_device, verified by fresh reports"
+    assert {command.node for command in scene.commands} == {"n3"}
+    assert [command.rung for command in scene.commands] == [0, 1, 2, 3, 4]
+
+
+def test_new_work_is_kept_away_within_two_seconds_of_a_fatal_fault() -> None:
+    scene = Repairs().fault(5, "n3", "79", check="gpu_count", driver_version="570.1").run(10)
+    assert (scene.minute_of("n3", "block_new_work") - 5) * 60 < 2
+
+
+def test_what_is_not_fatal_is_evacuated_when_it_has_lasted_since_it_was_first_seen() -> None:
+    scene = Repairs()
+    for minute in range(5, 20, 2):
+        scene.fault(minute, "n3", "74", check="ib_links", gpu=minute % 8)
+    scene.run(20)
+    assert scene.minute_of("n3", "block_new_work") < 5.1
+    assert 15 <= scene.minute_of("n3", "drain") < 15.2
+
+
+def test_a_fault_that_comes_back_within_a_day_begins_above_what_did_not_last() -> None:
+    scene = Repairs().fault(5, "n3", "119", check="driver_responds").fault(40, "n3", "119", check="driver_responds")
+    scene.run(70)
+    again = scene.done("n3")[len(TAKEN_OUT_AND_BACK) :]
+    assert again[:3] == ["block_new_work", "drain", "reboot"]
+
+
+def test_one_that_returns_again_and_again_is_told_to_people_and_stays_out() -> None:
+    scene = Repairs()
+    for minute in (5, 40, 80):
+        scene.fault(minute, "n3", "119", check="driver_responds")
+    scene.run(130)
+    assert "open_ticket" in scene.done("n3")
+    assert scene.done("n3").count("return_to_service") == 2
+    assert "approval of replace" in (scene.standing()["n3"].waits_for or "")
+
+
+def test_a_step_that_needs_approval_is_taken_when_a_person_approves_it() -> None:
+    scene = Repairs(answers={"reset_device": "failed", "reboot": "failed", "power_cycle": "failed"})
+    scene.heals = {"replace"}
+    scene.fault(5, "n3", "119", check="driver_responds").run(40)
+    waits = scene.standing()["n3"].waits_for or ""
+    assert waits.startswith("approval of replace: faultlens approve ")
+    scene.control(41, "approve", command_ids=(waits.rpartition(" ")[2],)).run(60)
+    assert "replace" in scene.done("n3")
+    assert scene.commands[-1].action == "return_to_service"
+
+
+def test_a_held_node_is_never_acted_on_and_is_seen_to_when_it_is_released() -> None:
+    scene = Repairs().control(1, "hold", nodes=("n3",)).fault(5, "n3", "79", check="gpu_count").run(200)
+    assert scene.done("n3") == []
+    assert scene.standing()["n3"].waits_for == "held by ann: because"
+    scene.control(201, "release", nodes=("n3",)).run(230)
+    assert scene.done("n3")[:3] == ["block_new_work", "drain", "reboot"]
+
+
+def test_a_pause_of_a_pool_holds_up_what_is_disruptive_there_and_nothing_else() -> None:
+    scene = Repairs().control(1, "pause", pools=("gpu",)).fault(5, "n3", "79", check="gpu_count").run(30)
+    assert scene.done("n3") == ["block_new_work"]
+    scene.control(31, "resume", pools=("gpu",)).run(32)
+    assert scene.done("n3")[1] == "drain"
+
+
+def test_a_person_who_puts_a_node_back_ends_its_incident_and_the_same_failing_check_opens_none() -> None:
+    scene = Repairs(answers={"drain": "silent"}).fault(5, "n3", "79", check="gpu_count")
+    scene.act(10, "n3", "uncordon").run(60)
+    before = [c.action for c in scene.commands if c.node == "n3"]
+    assert before == ["block_new_work", "drain"]
+    assert scene.standing() == {}
+    assert scene.incidents[-1].closed_because == "put back by ann"
+    scene.fault(61, "n3", "95", check="ecc").run(63)
+    assert scene.done("n3")[2:3] == ["block_new_work"], "another fault is another matter"
+
+
+def test_what_others_took_out_is_left_to_them() -> None:
+    scene = Repairs().act(3, "n3", "cordon").fault(5, "n3", "79", check="gpu_count").run(60)
+    assert scene.done("n3") == []
+    assert scene.standing()["n3"].waits_for == "kept by ann"
+
+
+def test_one_node_of_ten_may_be_out_and_the_next_one_waits_for_it() -> None:
+    scene = Repairs(10).fault(5, "n3", "79", check="gpu_count").fault(6, "n7", "119", check="driver_responds").run(60)
+    assert scene.done("n7")[0] == "block_new_work"
+    assert scene.minute_of("n7", "block_new_work") > scene.minute_of("n3", "return_to_service")
+
+
+def test_planned_maintenance_counts_in_the_budget() -> None:
+    scene = Repairs(10)
+    scope = Scope(nodes=("n0",))
+    scene.at(2, PlatformMaintenance("m1", "c1", planned=True, phase="started", scope=scope))
+    scene.fault(5, "n3", "79", check="gpu_count").run(30)
+    assert scene.done("n3") == []
+    scene.at(31, PlatformMaintenance("m1", "c1", planned=True, phase="ended", scope=scope)).run(40)
+    assert scene.done("n3")[0] == "block_new_work"
+
+
+def test_many_nodes_of_a_rack_that_break_alike_are_one_incident_and_none_of_them_is_rebooted() -> None:
+    scene = Repairs(40, racks=4)
+    for number in range(5):
+        scene.fault(5 + number / 10, f"n{number}", "79", check="gpu_count")
+    scene.run(18)
+    assert {c.action for c in scene.commands} <= {"block_new_work", "drain", "open_ticket"}
+    (shared,) = [i for i in scene.standing().values() if len(i.scope.nodes) > 1]
+    assert (shared.rule, shared.scope.domains, len(shared.scope.nodes)) == ("common_cause", {"rack": ("r0",)}, 5)
+
+
+def test_a_single_node_is_tried_when_no_more_break_and_the_others_follow_when_it_is_well() -> None:
+    scene = Repairs(40, racks=4)
+    for number in range(4):
+        scene.fault(5 + number / 10, f"n{number}", "119", check="driver_responds")
+    scene.run(120)
+    assert [scene.commands[-1].action, scene.standing()] == ["return_to_service", {}]
+    resets = [c for c in scene.commands if c.action == "reset_device"]
+    assert {c.node for c in resets} == {"n0", "n1", "n2", "n3"}
+
+
+def test_checks_that_break_with_a_roll_out_of_the_agent_are_the_roll_outs() -> None:
+    scene = Repairs(10)
+    scene.at(2, PlatformRollout("a1", "c1", "agent", "2.0", "started", Scope(nodes=("n1", "n2"))))
+    for name in ("n1", "n2"):
+        checks = (Check("gpu_count", "gpu", "error"),)
+        scene.at(3, NodeHealth(name, "c1", 60.0, 8, 8, checks, "gpu", f"{name}-0", {"rack": "r0"}, "H100"), "agent/x")
+    scene.run(3.5)
+    assert {c.action for c in scene.commands} == {"open_ticket"}
+    assert {incident.scope.rollout_id for incident in scene.incidents} == {"a1"}
+
+
+def test_a_gpu_that_its_driver_says_has_recovered_calls_for_nothing() -> None:
+    scene = Repairs().fault(5, "n3", "94", driver_version="570.1")
+    scene.fault(5.01, "n3", "154", subcode="none", driver_version="570.1").run(40)
+    assert scene.done("n3") == []
+
+
+def test_the_step_that_the_driver_announces_is_the_one_that_is_taken() -> None:
+    scene = Repairs().fault(5, "n3", "119", check="driver_responds", driver_version="570.1")
+    scene.fault(5.01, "n3", "154", subcode="node_reboot_required", driver_version="570.1").run(20)
+    assert scene.done("n3")[:3] == ["block_new_work", "drain", "reboot"]
+
+
+def test_an_injected_fault_calls_for_nothing() -> None:
+    assert Repairs().fault(5, "n3", "79", synthetic=True).run(30).commands == []
+
+
+def test_a_code_that_nobody_knows_keeps_the_node_for_a_person() -> None:
+    scene = Repairs().fault(5, "n3", "999").run(60)
+    assert scene.done("n3") == ["block_new_work", "open_ticket"]
+    assert scene.standing()["n3"].waits_for == "a person: all steps were taken"
+
+
+def test_commands_that_nobody_answers_expire_are_tried_again_and_lead_to_nothing_stronger() -> None:
+    scene = Repairs(answers=dict.fromkeys(("block_new_work", "drain", "open_ticket"), "silent"))
+    scene.fault(5, "n3", "79", check="gpu_count").run(25)
+    assert scene.done("n3")[:3] == ["block_new_work"] * 3
+    assert len({command.command_id for command in scene.commands}) == len(scene.commands)
+
+
+def test_a_machine_that_is_in_trouble_all_the_time_is_a_lemon_whatever_breaks() -> None:
+    scene = Repairs()
+    codes = (("119", "driver_responds"), ("95", "ecc"), ("74", "ib_links"), ("79", "gpu_count"), ("95", "ecc"))
+    for number, (code, check) in enumerate(codes):
+        scene.fault(5 + 60 * number, "n3", code, check=check, gpu=number)
+    scene.run(290)
+    assert scene.standing()["n3"].rule == "lemon"
