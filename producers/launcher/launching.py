@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -84,6 +85,8 @@ class Launcher:
         self._alive_ms = 0
         self._progress_ms: int | None = None
         self._stalled: Stalled | None = None
+        self._checkpoint: int | None = None
+        self._causes: list[str] = []
         self.unreadable = 0
 
     def run(self) -> Ending:
@@ -103,6 +106,8 @@ class Launcher:
 
     def _attempt(self, attempt: int, exclude: Sequence[str]) -> Ending:
         who = {"FAULTLENS_JOB_ID": self._who.job_id, "FAULTLENS_ATTEMPT": str(attempt)}
+        if self._checkpoint is not None:
+            who["FAULTLENS_CHECKPOINT_STEP"] = str(self._checkpoint)
         self._progress_ms, self._stalled = None, None
         run = Run(
             self._command,
@@ -127,7 +132,9 @@ class Launcher:
         verdict = None
         if telling.outcome_of(ending) == "failed":
             verdict = self._judge.verdict(self._who.job_id, attempt)
-        decision = decide(ending, verdict, retries_left=retries_left, here=self._who.node)
+        self._causes.append("" if verdict is None else verdict.cause.code)
+        alike = len(list(takewhile(lambda code: code == self._causes[-1] != "", reversed(self._causes))))
+        decision = decide(ending, verdict, retries_left=retries_left, here=self._who.node, alike=alike)
         if not ending.succeeded:
             self._say(_told(attempt, ending, verdict, decision))
         return decision
@@ -175,6 +182,8 @@ class Launcher:
             self.unreadable += 1
             return
         if event.subject == self._who.job_id:
+            if isinstance(event.data, JobCheckpoint) and event.data.ok:
+                self._checkpoint = event.data.step
             self._tell_progress(event)
         else:
             self.unreadable += 1

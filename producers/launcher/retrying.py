@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from faultlens.events import JobAttributed
@@ -16,8 +18,13 @@ class Decision(Struct, frozen=True):
     exclude: tuple[str, ...] = ()
 
 
-def decide(ending: Ending, verdict: JobAttributed | None, *, retries_left: int, here: str) -> Decision:
-    """Return whether the command is run again. `here`: this node, which a launcher cannot leave.
+# Contract, retry advice: so many identical failures are the job's own, however little is known of them.
+IDENTICAL: Final = 3
+
+
+def decide(ending: Ending, verdict: JobAttributed | None, *, retries_left: int, here: str, alike: int = 1) -> Decision:
+    """Return whether the command is run again. `here`: this node, which a launcher cannot leave; `alike`: how many
+    failures in a row were like this one.
 
     Without a verdict (nothing could be said in time) it is run again: a retry costs less than a job that stands still.
     """
@@ -29,14 +36,21 @@ def decide(ending: Ending, verdict: JobAttributed | None, *, retries_left: int, 
         return Decision(False, "no retries are left")
     if verdict is None:
         return Decision(True, "no verdict came in time")
-    return _by_verdict(verdict, here)
+    return _by_verdict(verdict, here, alike)
 
 
-def _by_verdict(verdict: JobAttributed, here: str) -> Decision:
+def is_sure(verdict: JobAttributed) -> bool:
+    """Return whether a verdict is founded on something and will not change any more, as far as is known."""
+    return verdict.basis != "assumed" and verdict.status in ("final", "amended")
+
+
+def _by_verdict(verdict: JobAttributed, here: str, alike: int) -> Decision:
     cause, exclude = verdict.cause, tuple(verdict.retry.exclude_nodes)
     blamed = f"{cause.cause_class} is to blame ({cause.code}, {verdict.basis})"
-    if verdict.retry.advice == "do_not_retry":
+    if verdict.retry.advice == "do_not_retry" and (is_sure(verdict) or alike >= IDENTICAL):
         return Decision(False, f"{blamed}: the same would happen again")
+    if verdict.retry.advice == "do_not_retry":
+        return Decision(True, f"{blamed}, which is not sure yet")
     if verdict.retry.advice == "retry_elsewhere" and (here in exclude or not exclude):
         where = f"{blamed}: it must run elsewhere, and a launcher cannot leave {here}"
         return Decision(False, where, exclude)

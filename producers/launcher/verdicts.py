@@ -12,9 +12,12 @@ from faultlens.errors import InvalidEventError
 from faultlens.events import JobAttributed
 from faultlens.kafka import Connection, consumer_config
 from faultlens.topics import ATTRIBUTIONS, TYPES
+from producers.launcher.retrying import is_sure
 
 # After the first word this much more is waited for: nodes answer within a second or two, and may know better.
 SETTLE_S: Final = 5.0
+# Contract, retry advice: that a job is not to be run again is waited for until it is final: the window, and a minute.
+FINAL_S: Final = 360.0
 _TYPES: Final = {name: kind for name, kind in TYPES.items() if kind.data is JobAttributed}
 
 
@@ -47,7 +50,8 @@ class KafkaVerdicts:
     def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
         """Return the newest verdict on the attempt once one has come, or None."""
         found: JobAttributed | None = None
-        deadline = monotonic() + self._wait_s
+        began = monotonic()
+        deadline = began + self._wait_s
         while self._is_placed and (left_s := deadline - monotonic()) > 0:
             message = self._consumer.poll(min(left_s, 1.0))
             if message is None or message.error() or message.key() != job_id.encode():
@@ -55,9 +59,11 @@ class KafkaVerdicts:
             said = self._read(message.value() or b"")
             if said is None or (said.job_id, said.attempt, said.loss) != (job_id, attempt, None):
                 continue
-            if found is None:
+            first, found = found is None, said if found is None or said.revision > found.revision else found
+            if found.retry.advice == "do_not_retry" and found.basis != "assumed" and not is_sure(found):
+                deadline = began + FINAL_S
+            elif first or found.status != "provisional" or deadline > began + self._wait_s:
                 deadline = min(deadline, monotonic() + SETTLE_S)
-            found = said if found is None or said.revision > found.revision else found
         return found if found is not None and found.status != "withdrawn" else None
 
     def _read(self, value: bytes) -> JobAttributed | None:

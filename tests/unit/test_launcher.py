@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from faultlens.clock import MINUTE_MS, moment_of, wall_ms
 from faultlens.codec import Event
@@ -156,6 +157,39 @@ def test_the_verdict_decides_whether_it_is_run_again(
     decision = decide(ending, None if said is None else verdict(*said), retries_left=left, here="n1")
     assert decision.again is again
     assert decision.why
+
+
+@pytest.mark.parametrize(
+    ("status", "basis", "alike", "again"),
+    [
+        ("final", "supported", 1, False),
+        ("amended", "established", 1, False),
+        ("provisional", "supported", 1, True),
+        ("final", "assumed", 1, True),
+        ("final", "assumed", 2, True),
+        ("final", "assumed", 3, False),
+    ],
+)
+def test_it_stops_only_for_a_founded_final_word_or_the_third_failure_alike(
+    status: Any, basis: Any, alike: int, *, again: bool
+) -> None:
+    said = replace(verdict("user", "do_not_retry"), status=status, basis=basis)
+    assert decide(Ending(exit_code=1), said, retries_left=9, here="n1", alike=alike).again is again
+
+
+def test_the_third_failure_alike_ends_a_job_of_which_little_is_known() -> None:
+    vague = replace(verdict("user", "do_not_retry"), basis="assumed")
+    heard = Heard(vague, vague, vague, vague)
+    launched(heard, "exit(1)", retries=9)
+    assert heard.types.count("ended") == 3
+
+
+def test_the_next_attempt_learns_of_the_last_checkpoint_that_was_saved() -> None:
+    code = (
+        "import os\nfrom faultlens.progress import Progress\nwith Progress.from_environment() as p:\n"
+        " with p.saving(500): pass\nexit(os.environ.get('FAULTLENS_CHECKPOINT_STEP') != '500')"
+    )
+    assert launched(Heard(None, None), code, retries=2).succeeded
 
 
 # --- real processes ----------------------------------------------------------------------------------------------
