@@ -115,13 +115,16 @@ class Outbox:
 
     def _deliver(self) -> None:
         wait_s = FIRST_WAIT_S
+        is_last = False
         while True:
             with self._changed:
                 seen = self._news
             batch, complete = self._hand_over()
             if not complete:
-                if self._pause(wait_s):
+                if is_last:
                     return
+                # Who is closed while it waits tries once more: the brokers may be back.
+                is_last = self._pause(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
                 continue
             wait_s = FIRST_WAIT_S
@@ -169,7 +172,7 @@ class Outbox:
         return parcels, good
 
     def _pause(self, wait_s: float) -> bool:
-        """Wait before the next try; return whether to give up, since the outbox is being closed."""
+        """Wait before the next try; return whether that is the last one, since the outbox is being closed."""
         with self._changed:
             if self._memory:
                 self._keep()

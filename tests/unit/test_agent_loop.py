@@ -104,6 +104,7 @@ HEALTHY = '{"body": {"PCIe": {"value": "On"}, "Overall Health": {"value": "Healt
     [
         (f"echo '{HEALTHY}'", "pass", ""),
         ("while :; do :; done", "timeout", "no answer within 2 s"),
+        ("kill -STOP $$", "timeout", "no answer within 2 s"),
         ("kill -SEGV $$", "error", "ValueError: health --fetch --json answered no JSON (exit status -11)"),
         ("echo garbage", "error", "ValueError: health --fetch --json answered no JSON (exit status 0): garbage"),
         (None, "missing", "is not installed"),
