@@ -53,6 +53,7 @@ class Configuration(_Strict):
     node: Text = Field(default_factory=socket.gethostname)
     pool: Text | None = None
     role: Literal["gpu", "cpu"] = "gpu"
+    vendor: Literal["nvidia", "amd", "neuron"] = "nvidia"
     family: Text | None = None
     domains: dict[Text, Text] = {}
     host_id: Text | None = None
@@ -79,6 +80,7 @@ class Configuration(_Strict):
 class _Roles(_Strict):
     version: Literal[1]
     roles: dict[Literal["gpu", "cpu"], dict[Text, Text]]
+    vendors: dict[Literal["nvidia", "amd", "neuron"], dict[Text, Text]]
     optional: tuple[Text, ...]
 
 
@@ -95,4 +97,5 @@ def load_roles() -> _Roles:
 
 def off_by_role(configuration: Configuration) -> dict[str, str]:
     """Return the checks that are off on this node, with why: by its role and by its configuration."""
-    return load_roles().roles[configuration.role] | configuration.not_needed
+    roles = load_roles()
+    return roles.vendors[configuration.vendor] | roles.roles[configuration.role] | configuration.not_needed

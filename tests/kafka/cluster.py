@@ -186,7 +186,9 @@ class Cluster:
     def _format(self, number: int, identity: str) -> None:
         path = self._properties(number)
         path.write_text(self._configuration(number), "utf-8")
-        command = [*self._java("128m"), "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(path)]
+        # One word, since an identity may begin with a dash.
+        named = f"--cluster-id={identity}"
+        command = [*self._java("128m"), "kafka.tools.StorageTool", "format", named, "-c", str(path)]
         command += ["-S", f"SCRAM-SHA-512=[name={self.user},password={self.password}]"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_START_SECONDS, check=False)
         if done.returncode:

@@ -10,9 +10,11 @@ from faultlens.events import Check, Component
 from producers.agent.configuration import Configuration, Links, off_by_role
 from producers.agent.instance_types import expected_links, type_of_this_machine
 from producers.agent.probe import Probe
-from producers.agent.probes import dcgm, links, nvidia, storage, system
+from producers.agent.probes import amd, dcgm, links, neuron, nvidia, storage, system
 
 MODULES: Final = (
+    "producers.agent.probes.amd",
+    "producers.agent.probes.neuron",
     "producers.agent.probes.dcgm",
     "producers.agent.probes.links",
     "producers.agent.probes.nvidia",
@@ -50,16 +52,41 @@ def off_checks(configuration: Configuration) -> list[Check]:
     return [Check(name, _COMPONENTS[name], "off", message=reason) for name, reason in off.items()]
 
 
+Look = tuple[str, object, tuple[object, ...]]
+
+
+def _of_nvidia(configuration: Configuration) -> Iterator[Look]:
+    yield "gpu_count", nvidia.look_at_count, (configuration.gpus,)
+    yield "driver_responds", nvidia.look_at_driver, ()
+    for name in _EACH_GPU:
+        yield name, nvidia.look_at_each, (name,)
+
+
+def _of_amd(configuration: Configuration) -> Iterator[Look]:
+    deadline_s = configuration.deadline_s
+    yield "gpu_count", amd.look_at_count, (configuration.gpus, deadline_s)
+    yield "driver_responds", amd.look_at_driver, (deadline_s,)
+    yield "ecc", amd.look_at_ecc, (deadline_s,)
+    yield "thermal", amd.look_at_heat, (deadline_s,)
+
+
+def _of_neuron(configuration: Configuration) -> Iterator[Look]:
+    yield "gpu_count", neuron.look_at_count, (configuration.gpus,)
+    yield "driver_responds", neuron.look_at_driver, ()
+    yield "ecc", neuron.look_at_ecc, ()
+
+
+_OF_VENDORS: Final = {"nvidia": _of_nvidia, "amd": _of_amd, "neuron": _of_neuron}
+
+
 def _all(configuration: Configuration, seen: Mapping[str, int]) -> Iterator[Probe]:
     deadline_s = configuration.deadline_s
 
     def probe(name: str, look: object, *arguments: object) -> Probe:
         return Probe(name, {name: _COMPONENTS[name]}, look, arguments, deadline_s)  # type: ignore[arg-type]
 
-    yield probe("gpu_count", nvidia.look_at_count, configuration.gpus)
-    yield probe("driver_responds", nvidia.look_at_driver)
-    for name in _EACH_GPU:
-        yield probe(name, nvidia.look_at_each, name)
+    for name, look, arguments in _OF_VENDORS[configuration.vendor](configuration):
+        yield probe(name, look, *arguments)
     yield probe("local_disk", storage.look_at_disks, configuration.disks)
     yield probe("clock", system.look_at_clock)
     yield probe("host_memory", system.look_at_memory)
