@@ -110,3 +110,17 @@ def test_the_agent_s_configuration_in_its_manifest_can_be_used(tmp_path: Path) -
     config = next(document for document in documents if document["kind"] == "ConfigMap")["data"]["agent.yaml"]
     (tmp_path / "agent.yaml").write_text(config.replace("<CLUSTER>", "c1"), "utf-8")
     assert load_configuration(tmp_path / "agent.yaml").validation is not None
+
+
+UNITS = sorted((ROOT / "examples").glob("*/*.service"))
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_starts_a_command_that_there_is_with_options_that_it_takes(path: Path) -> None:
+    [line] = [line for line in path.read_text("utf-8").splitlines() if line.startswith("ExecStart=")]
+    command = line.split()[1:]
+    assert command[0] in VERBS
+    result = CliRunner().invoke(app, [*command, "--help"])
+    assert result.exit_code == 0, result.output
+    shown = re.sub(r"\s", "", result.output)
+    assert [word for word in command if word.startswith("--") and word not in shown] == []
