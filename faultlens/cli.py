@@ -67,6 +67,7 @@ VERBS: Final[dict[str, Verb]] = {
     "deny": Verb("faultlens.cli_operator", "deny", "Let commands never be issued."),
     "acknowledge": Verb("faultlens.cli_operator", "acknowledge", "Say that you see to what was handed to a person."),
     "act": Verb("faultlens.cli_act", "app", "Carry remediation commands out, on a scheduler, a host or by a call."),
+    "whatif": Verb("faultlens.cli_whatif", "whatif", "Say what another policy would have done with what was recorded."),
     "policy": Verb("faultlens.cli_policy", "app", "Say what remediation would do about a fault, and test a policy."),
     "check": Verb("faultlens.cli_check", "check", "Check settings, data files and connections."),
     "migrate": Verb("faultlens.cli_check", "migrate", "Bring the store's tables up to date."),

@@ -32,6 +32,8 @@ from slo.status_text import as_plain, as_text
 from slo.why import UnknownJobError, story_of
 from slo.why import as_plain as story_as_plain
 from slo.why import as_text as story_as_text
+from slo.why.commands import UnknownCommandError, command_story
+from slo.why.commands import as_text as command_as_text
 from slo.wording import listed, minute, printable
 
 EXIT_BAD: Final = 1
@@ -127,25 +129,45 @@ def slo(
 
 
 def why(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or JOB/N for its attempt N.")],
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="The job's id, or JOB/N for its attempt N.")] = None,
     *,
     attempt: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Without it the last attempt that failed.")
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", metavar="ID", help="Why a remediation command was issued instead.")
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say why a job failed: whose fault, how sure, what happened when, what it cost and what to do.
 
-    Ends with 1 if the store does not know the job.
+    Ends with 1 if the store does not know the job (or the command).
     """
+    if (job is None) == (command is None):
+        raise UsageError("say which JOB, or which --command ID")
     with opened(store) as target:
+        if job is None:
+            _why_command(target, command or "", as_json=as_json)
+            return
         try:
             story = story_of(target, job, attempt)
         except UnknownJobError as error:
             tell_unknown(job, error, str(target), as_json=as_json)
             raise typer.Exit(EXIT_BAD) from None
     typer.echo(json.dumps(story_as_plain(story), indent=2) if as_json else story_as_text(story))
+
+
+def _why_command(target: Store, command_id: str, *, as_json: bool) -> None:
+    try:
+        told = command_story(target, command_id)
+    except UnknownCommandError as error:
+        if as_json:
+            typer.echo(json.dumps({"command_id": command_id, "error": str(error)}))
+        else:
+            typer.echo(f"{printable(command_id)}: {error}", err=True)
+        raise typer.Exit(EXIT_BAD) from None
+    typer.echo(json.dumps(told, indent=2) if as_json else command_as_text(told))
 
 
 def tell_unknown(job: str, error: UnknownJobError, store: str, *, as_json: bool) -> None:
