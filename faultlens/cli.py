@@ -39,6 +39,7 @@ VERBS: Final[dict[str, Verb]] = {
     "slo": Verb("faultlens.cli_answers", "slo", "Show where the objectives stand, and what used up their budgets."),
     "report": Verb("faultlens.cli_answers", "report", "Write the report of a week or any other time."),
     "serve": Verb("faultlens.cli_serve", "serve", "Show objectives, failures, jobs and nodes on a web page."),
+    "notify": Verb("faultlens.cli_notify", "notify", "Tell owners and on-call of verdicts, by mail or webhook."),
     "dashboards": Verb("faultlens.cli_dashboards", "dashboards", "Write Grafana's dashboards over the store."),
     "objectives": Verb("faultlens.cli_objectives", "app", "Say what is promised, and whether it is written right."),
     "label": Verb("faultlens.cli_label", "label", "Say what made a job fail: a person's word is the truth."),

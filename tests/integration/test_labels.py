@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faultlens.cli import main
+from tests.unit.test_delivering import Hook, listening
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -126,3 +128,24 @@ def test_without_a_replays_state_it_says_so(store: str, tmp_path: Path, capsys: 
     (tmp_path / "own" / "store.replay-state").unlink()
     assert called("label", "llm-7", "--class", "user", "--store", store) == 2
     assert "nothing was replayed" in capsys.readouterr().err
+
+
+def test_an_owner_is_told_of_what_is_new_once_and_again_when_it_was_not_taken(
+    store: str, asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    server.taken = []  # type: ignore[attr-defined]
+    with listening(server) as port:
+        (routes := tmp_path / "routes.yaml").write_text(
+            f"routes:\n  - {{name: owners, to: 'http://127.0.0.1:{port}/{{user}}'}}\n"
+            "  - {name: away, to: 'http://127.0.0.1:1/'}\n  - {name: nlp, to: 'http://127.0.0.1:1/', teams: [nlp]}\n"
+        )
+        look = ("notify", "--routes", str(routes), "--once", "--store", store)
+        assert called(*look) == 0
+        asked("label", "llm-7", "--class", "user", "--why", "a typo", "--by", "jo", "--store", store)
+        assert called(*look) == 3
+        assert "away: 127.0.0.1 cannot be reached" in capsys.readouterr().err
+        assert called(*look) == 3
+    ((path, told),) = server.taken  # type: ignore[attr-defined]
+    assert path == "/ada"
+    assert "llm-7 (attempt 1) failed. Whose fault: user" in told["text"]

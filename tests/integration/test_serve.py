@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from slo.report.html import render_html
 from tests.browser import browser, needs_browser
+from tests.unit.test_report import a_report
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -79,6 +81,11 @@ def test_a_person_finds_why_a_job_failed_and_overrules_it_in_a_browser(store: Pa
         tab.open(address + "/objectives/job_success")
         assert tab.evaluate("document.querySelector('.big').textContent") == "\N{EN DASH}"
         assert tab.complaints == []
+        (report := tmp_path / "report.html").write_text(render_html(a_report()), encoding="utf-8")
+        for width in (1280, 390):
+            tab.resize(width)
+            tab.open(report.as_uri())
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_other_commands_go_on_beside_it_and_logs_are_shown_only_where_allowed(store: Path) -> None:

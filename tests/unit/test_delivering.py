@@ -52,10 +52,10 @@ class _Mail(socketserver.StreamRequestHandler):
         self.wfile.write(f"{words}\r\n".encode())
 
 
-class _Hook(BaseHTTPRequestHandler):
+class Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append(json.loads(body))  # type: ignore[attr-defined]
+        self.server.taken.append((self.path, json.loads(body)))  # type: ignore[attr-defined]
         self.send_response({"/gone": 302, "/no": 403}.get(self.path, 200))
         self.send_header("Location", "http://127.0.0.1:1/")
         self.end_headers()
@@ -79,7 +79,7 @@ def test_a_mail_has_the_words_and_carries_the_page() -> None:
 
 
 def test_a_hook_gets_the_words_as_json_and_no_more_than_a_chat_takes() -> None:
-    server = HTTPServer(("127.0.0.1", 0), _Hook)
+    server = HTTPServer(("127.0.0.1", 0), Hook)
     server.taken = []  # type: ignore[attr-defined]
     with listening(server) as port:
         deliver(f"http://127.0.0.1:{port}/hook", MESSAGE)
@@ -87,7 +87,7 @@ def test_a_hook_gets_the_words_as_json_and_no_more_than_a_chat_takes() -> None:
         for path, words in (("no", "403"), ("gone", "302")):
             with pytest.raises(WorldError, match=words):
                 deliver(f"http://127.0.0.1:{port}/{path}", MESSAGE)
-    first, second, *_ = server.taken  # type: ignore[attr-defined]
+    (_, first), (_, second), *_ = server.taken  # type: ignore[attr-defined]
     assert first == {"text": "*Week 47*\n# All is well\n\nNothing failed.\n"}
     assert second["text"].endswith("… cut")
 
