@@ -25,7 +25,7 @@ from faultlens.version import program_version
 from producers.simulation.simulate import simulate as run
 from producers.simulation.tables import Mix, load_happenings, load_mix
 from producers.simulation.world import Shape, World
-from slo import score_text
+from slo import remedies, score_text
 from slo.labels import labels, truth_of
 from slo.precision import PrecisionTable
 from slo.scoring import Score, Verdict, key_of
@@ -105,14 +105,26 @@ def score(
     measured = _against_labels(truth, answers) if _is_store(truth) else _against_truths(Path(truth), answers)
     if calibrate is not None:
         _calibrate(calibrate, measured, truth, add=add)
+    repaired = None if _is_store(truth) or answers is None else _remedies(Path(truth), answers)
     if as_json:
-        typer.echo(json.dumps(score_text.as_json(measured), indent=2))
+        told = {} if repaired is None else {"remediation": remedies.as_json(repaired)}
+        typer.echo(json.dumps(score_text.as_json(measured) | told, indent=2))
     else:
         typer.echo(score_text.as_text(measured))
+        if repaired is not None and repaired.isolations:
+            typer.echo(remedies.as_text(repaired))
         if by_rule:
             typer.echo(score_text.rules_as_text(measured.by_rule))
     if measured.unsettled:
         raise typer.Exit(EXIT_BAD_ANSWER)
+
+
+def _remedies(truth: Path, answers: str) -> remedies.Remedies:
+    """Return how right remediation was, by the commands that are beside the verdicts."""
+    if not _is_store(answers):
+        return remedies.remedies(read_truths(truth), remedies.isolations_of_directory(Path(answers)))
+    with open_store(answers) as store:
+        return remedies.remedies(read_truths(truth), remedies.isolations_of_store(store))
 
 
 def _is_store(name: str) -> bool:
