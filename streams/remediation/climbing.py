@@ -255,7 +255,7 @@ def _succeeded(desk: Desk, incident: IncidentCard, command: CommandCard) -> Inci
 
 def _only_proof_clears(trait: Trait) -> bool:
     """Return whether no report will ever say that this is over."""
-    return trait.origin == "verdict" or trait.key == PROOF
+    return trait.origin != "condition" or trait.key == PROOF
 
 
 def _cured(desk: Desk, command: CommandCard) -> None:

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from faultlens.clock import ms_of
 from faultlens.codec import stable_id
 from faultlens.internal import JobTrouble, NodeFacts
+from streams.remediation import incidents
 from streams.remediation.climbing import advance
 from streams.remediation.desk import Desk
 from streams.remediation.policy import Trouble
-from streams.remediation.record import HungJob, IncidentCard, NodeCard
+from streams.remediation.record import HungJob, IncidentCard, NodeCard, Trait
 
 _NODES_MAX: Final = 32
 
@@ -20,6 +21,8 @@ _NODES_MAX: Final = 32
 def troubled(desk: Desk, word: JobTrouble) -> None:
     """Take note that a job hangs; what is behind it may be known already."""
     finding = word.finding
+    if finding.kind == "crash_loop" and finding.until is None:
+        _excluded(desk, word)
     if finding.kind != "hang":
         return
     known = desk.job(word.job_id)
@@ -29,6 +32,33 @@ def troubled(desk: Desk, word: JobTrouble) -> None:
     job = replace(known, hung_ms=hung_ms, heard_ms=desk.now_ms)
     desk.put(job)
     _ended_where_needed(desk, job)
+
+
+def _excluded(desk: Desk, word: JobTrouble) -> None:
+    """Take up a device on which a job fails again and again, where that is established and nothing else is known."""
+    finding = word.finding
+    node, cause = finding.node, finding.cause
+    if node is None or finding.device is None or cause is None or finding.basis != "established":
+        return
+    if desk.node(node).incident is not None or cause.cause_class == "user":
+        return
+    trait = Trait(
+        id=f"{word.job_id}/{finding.attempt}",
+        key=f"finding:crash_loop:{finding.device.index}",
+        fault="finding:crash_loop",
+        cause=cause.code,
+        cause_class=cause.cause_class,
+        role="root",
+        severity=1,
+        since_ms=ms_of(finding.since),
+        evidence=finding.evidence[-1].id if finding.evidence else word.job_id,
+        origin="finding",
+        rule="crash_loop",
+        device=finding.device,
+    )
+    route = desk.policy.route(incidents.trouble_of(trait, desk.node(node)))
+    if route is not None and desk.policy.ladders.get(route.ladder):
+        incidents.opened(desk, node, trait)
 
 
 def held(desk: Desk, facts: NodeFacts) -> None:
