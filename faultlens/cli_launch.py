@@ -25,6 +25,7 @@ from faultlens.local_judge import LocalJudge
 from faultlens.settings import data_directory, load_settings
 from producers.launcher.identity import Identity, identity_of
 from producers.launcher.launching import STALL_AFTER_S, Judge, Launcher, Options, Sink
+from producers.launcher.requeueing import queue_of
 from producers.launcher.watching import pattern_of
 from slo.wording import printable
 
@@ -71,7 +72,17 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
         pattern=pattern_of(progress_pattern) if progress_pattern is not None else None,
     )
     with _surroundings(who, out, brokers, verdict_wait_s) as (sink, judge):
-        launcher = Launcher(who, command, os.environ, options=options, sink=sink, judge=judge, now_ms=wall_ms, say=_say)
+        launcher = Launcher(
+            who,
+            command,
+            os.environ,
+            options=options,
+            sink=sink,
+            judge=judge,
+            now_ms=wall_ms,
+            say=_say,
+            queue=queue_of(os.environ),
+        )
         try:
             ending = launcher.run()
         except OSError as error:

@@ -156,7 +156,8 @@ def in_trouble(job: Job, pod: str, trouble: tuple[str, str]) -> Job:
 def settled(job: Job, now_ms: int) -> Step:
     """Return the job with the attempts ended whose end is due."""
     happened: list[Happened] = []
-    if job.last == 0 and (job.word is not None or job.gone_ms is not None):
+    podless_ms = _podless_ms(job)
+    if podless_ms is not None and now_ms >= podless_ms:
         # It never came to a pod.
         job = replace(job, last=1, attempts={1: Attempt(number=1, over_ms=now_ms - SETTLE_MS)})
     for attempt in list(job.attempts.values()):
@@ -169,13 +170,21 @@ def settled(job: Job, now_ms: int) -> Step:
 
 def due_ms(job: Job) -> int | None:
     """Return when something of the job is due if nothing is heard of it; None: nothing."""
-    return min((due for attempt in job.attempts.values() if (due := _due_ms(job, attempt)) is not None), default=None)
+    waits = [_podless_ms(job), *(_due_ms(job, attempt) for attempt in job.attempts.values())]
+    return min((due for due in waits if due is not None), default=None)
+
+
+def _podless_ms(job: Job) -> int | None:
+    """Return when a job that has ended is taken to have had no pods; theirs are another watch, which may be behind."""
+    if job.last or (job.word is None and job.gone_ms is None):
+        return None
+    return (job.word_ms if job.word is not None else job.gone_ms or 0) + TEAR_DOWN_MS
 
 
 def _due_ms(job: Job, attempt: Attempt) -> int | None:
     """Return when the attempt's end is told; None: it goes on."""
     if attempt.over_ms is not None:
-        return attempt.over_ms + (SETTLE_MS if job.word is None else 0)
+        return attempt.over_ms + SETTLE_MS
     return None if job.word is None else job.word_ms + TEAR_DOWN_MS
 
 
@@ -216,8 +225,8 @@ def _joined(job: Job, run: Run, generation: str) -> tuple[Job, Attempt | None, l
     """Return the attempt that a new worker belongs to, the next one if the present one is over."""
     happened: list[Happened] = []
     current = job.attempts.get(job.last)
-    if current is None and run.ending is not None and job.word is not None:
-        return job, None, []  # what is left of a job that had ended before anybody looked
+    if current is None and job.word is not None and (job.last or run.ending is not None):
+        return job, None, []  # what is left of a job whose end was told, or that had ended before anybody looked
     is_next = current is None or job.owner.word.replica
     if current is not None and not is_next:
         is_next = current.generation != generation or not _going_on(current)

@@ -18,6 +18,8 @@ from producers.kubernetes.watching import RESOURCES, Change, Cluster, Resource
 EVERY_S: Final = 1.0
 # Changes that wait to be translated; a watch that brings more is held up.
 QUEUE: Final = 1_000
+# Watches that go on where they stopped come up to the present one by one: until then nothing is taken for over.
+CATCH_UP_MS: Final = 10_000
 _VERSION: Final = "version "
 _log: Final = structlog.get_logger("faultlens.bridge")
 
@@ -68,12 +70,14 @@ class KubernetesBridge:
                 return
 
     async def _translate(self, queue: asyncio.Queue[Change], following: list[asyncio.Task[None]], stop: Flag) -> None:
+        began_ms = self._now_ms()
         while not stop.is_set():
             with suppress(TimeoutError):
                 self._take(await asyncio.wait_for(queue.get(), EVERY_S))
             while not queue.empty():
                 self._take(queue.get_nowait())
-            self._put(self._translator.on_time(self._now_ms()))
+            if self._now_ms() - began_ms >= CATCH_UP_MS:
+                self._put(self._translator.on_time(self._now_ms()))
             self._save()
             for task in following:
                 if task.done():

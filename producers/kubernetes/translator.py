@@ -98,7 +98,8 @@ class Translator:
         if isinstance(thing, Pod):
             return [*self._pod(thing, now_ms), *self._pod_gone(thing.metadata.uid, thing, now_ms)]
         if isinstance(thing, Work):
-            return list(self._work_gone(thing.metadata, now_ms))
+            self._work_gone(thing.metadata, now_ms)
+            return []
         if isinstance(thing, Node):
             return list(self._node_gone(thing.metadata.name, thing.metadata.delete_asked_ms or now_ms))
         if isinstance(thing, Claim):
@@ -121,7 +122,7 @@ class Translator:
                 self._put("offer", uid, None)
         elif kind not in ("ResourceClaim", "Event", "DeviceTaintRule"):
             for work in [w for uid, w in self.memory["work"].items() if w.kind == kind and uid not in there]:
-                events += self._work_gone(work.metadata, now_ms)
+                self._work_gone(work.metadata, now_ms)
         return events
 
     def on_time(self, now_ms: int) -> list[Event]:
@@ -242,18 +243,16 @@ class Translator:
             self._put("job", owner.uid, after)
         if job.submitted != told:
             yield self._teller(after).submitted(asked, meta)
-        if is_new_word:
-            yield from self._stepped(owner.uid, attempts.settled(after, now_ms))
 
-    def _work_gone(self, meta: Metadata, now_ms: int) -> Iterator[Event]:
+    def _work_gone(self, meta: Metadata, now_ms: int) -> None:
         work: Work | None = self.memory["work"].get(meta.uid)
         self._put("work", meta.uid, None)
         owner = owner_of(meta, work.kind if work is not None else "", {})
         job: Job | None = self.memory["job"].get(owner.uid)
         if job is not None:
             job = replace(job, gone_ms=meta.delete_asked_ms or now_ms)
-            self._put("job", owner.uid, job)
-            yield from self._stepped(owner.uid, attempts.settled(job, now_ms))
+            is_over = job.last > 0 and not job.attempts and not job.done
+            self._put("job", owner.uid, None if is_over else job)
 
     def _pod_gone(self, uid: str, pod: Pod | None, now_ms: int) -> Iterator[Event]:
         known: PodSeen | None = self.memory["pod"].get(uid)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from faultlens.clock import SECOND_MS, moment_of
 from faultlens.codec import Decoder, Event
-from faultlens.errors import InvalidEventError
+from faultlens.errors import InvalidEventError, WorldError
 from faultlens.events import JobAttributed, JobCheckpoint, JobProgress, Stalled
 from faultlens.topics import TYPES
 from producers.launcher import flight, telling
@@ -43,6 +43,15 @@ class Judge(Protocol):
         """Return the verdict on a failed attempt; None: none came in time."""
 
 
+class Queue(Protocol):
+    """The scheduler that started the job, and starts it again. `restarts`: how often it did already."""
+
+    restarts: int
+
+    def again(self, exclude: Sequence[str]) -> None:
+        """Put the job back, away from these nodes. WorldError: it cannot be."""
+
+
 class Options(Struct, frozen=True, kw_only=True):
     """What was asked for: how many retries, and whether the job's own events are told or only this rank's exit.
 
@@ -71,6 +80,7 @@ class Launcher:
         judge: Judge,
         now_ms: Callable[[], int],
         say: Callable[[str], None],
+        queue: Queue | None = None,
     ) -> None:
         self._who = who
         self._command = command
@@ -80,6 +90,7 @@ class Launcher:
         self._judge = judge
         self._now_ms = now_ms
         self._say = say
+        self._queue = queue
         self._decode = Decoder(_FROM_TRAINING).decode
         self._tells_job = options.job_events and who.is_first
         self._alive_ms = 0
@@ -99,10 +110,20 @@ class Launcher:
             ending = self._attempt(attempt, exclude)
             self._tell(telling.rank_exited(self._who, attempt, ending))
             decision = self._decide(attempt, ending, retries_left)
-            if not decision.again:
+            if not decision.again or self._is_put_back(decision):
                 return ending
             attempt, exclude = attempt + 1, decision.exclude
         raise AssertionError("the last attempt decides")
+
+    def _is_put_back(self, decision: Decision) -> bool:
+        """Return whether a scheduler runs it again; if it will not, nobody does, since attempts are its to count."""
+        if self._queue is None:
+            return False
+        try:
+            self._queue.again(decision.exclude)
+        except WorldError as error:
+            self._say(f"it could not be put back into the queue: {error}")
+        return True
 
     def _attempt(self, attempt: int, exclude: Sequence[str]) -> Ending:
         who = {"FAULTLENS_JOB_ID": self._who.job_id, "FAULTLENS_ATTEMPT": str(attempt)}
@@ -134,7 +155,10 @@ class Launcher:
             verdict = self._judge.verdict(self._who.job_id, attempt)
         self._causes.append("" if verdict is None else verdict.cause.code)
         alike = len(list(takewhile(lambda code: code == self._causes[-1] != "", reversed(self._causes))))
-        decision = decide(ending, verdict, retries_left=retries_left, here=self._who.node, alike=alike)
+        if self._queue is not None:
+            retries_left -= self._queue.restarts
+        here = self._who.node if self._queue is None else None
+        decision = decide(ending, verdict, retries_left=retries_left, here=here, alike=alike)
         if not ending.succeeded:
             self._say(_told(attempt, ending, verdict, decision))
         return decision

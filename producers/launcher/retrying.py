@@ -22,9 +22,11 @@ class Decision(Struct, frozen=True):
 IDENTICAL: Final = 3
 
 
-def decide(ending: Ending, verdict: JobAttributed | None, *, retries_left: int, here: str, alike: int = 1) -> Decision:
-    """Return whether the command is run again. `here`: this node, which a launcher cannot leave; `alike`: how many
-    failures in a row were like this one.
+def decide(
+    ending: Ending, verdict: JobAttributed | None, *, retries_left: int, here: str | None, alike: int = 1
+) -> Decision:
+    """Return whether the command is run again. `here`: this node, which a launcher cannot leave (None: a scheduler
+    chooses another one); `alike`: how many failures in a row were like this one.
 
     Without a verdict (nothing could be said in time) it is run again: a retry costs less than a job that stands still.
     """
@@ -44,14 +46,14 @@ def is_sure(verdict: JobAttributed) -> bool:
     return verdict.basis != "assumed" and verdict.status in ("final", "amended")
 
 
-def _by_verdict(verdict: JobAttributed, here: str, alike: int) -> Decision:
+def _by_verdict(verdict: JobAttributed, here: str | None, alike: int) -> Decision:
     cause, exclude = verdict.cause, tuple(verdict.retry.exclude_nodes)
     blamed = f"{cause.cause_class} is to blame ({cause.code}, {verdict.basis})"
     if verdict.retry.advice == "do_not_retry" and (is_sure(verdict) or alike >= IDENTICAL):
         return Decision(False, f"{blamed}: the same would happen again")
     if verdict.retry.advice == "do_not_retry":
         return Decision(True, f"{blamed}, which is not sure yet")
-    if verdict.retry.advice == "retry_elsewhere" and (here in exclude or not exclude):
+    if verdict.retry.advice == "retry_elsewhere" and here is not None and (here in exclude or not exclude):
         where = f"{blamed}: it must run elsewhere, and a launcher cannot leave {here}"
         return Decision(False, where, exclude)
     return Decision(True, blamed, exclude)

@@ -190,7 +190,7 @@ def test_siblings_that_are_torn_down_after_a_failure_say_nothing() -> None:
     lab.sees("Job", job(pods=3, ended=("Failed", "BackoffLimitExceeded")), 101)
     for index in (0, 2):
         lab.sees("Pod", member(index, phase="Failed", deleted=101, **status(ended(143, 105))), 105)
-    lab.waits(105)
+    lab.waits(110)
     [end] = lab.of("job.ended")
     assert (end["outcome"], end["exit_code"], end["reason"]) == ("failed", 139, "Error")
     assert [e["rank"] for e in lab.of("job.rank_exited")] == [1]
@@ -200,7 +200,7 @@ def test_a_deadline_of_the_job_is_its_outcome_whatever_its_pods_ended_with() -> 
     lab = started()
     lab.sees("Job", job(ended=("FailureTarget", "DeadlineExceeded")), 100)
     lab.sees("Pod", pod(phase="Failed", deleted=100, **status(ended(143, 102))), 102)
-    lab.waits(103)
+    lab.waits(107)
     assert [(e["outcome"], e["reason"]) for e in lab.of("job.ended")] == [("timed_out", "DeadlineExceeded")]
 
 
@@ -212,6 +212,20 @@ def test_a_job_that_its_user_deletes_was_cancelled() -> None:
     assert [e["outcome"] for e in lab.of("job.ended")] == ["cancelled"]
     assert lab.translator.memory["job"] == {}
     assert lab.translator.memory["pod"] == {}
+
+
+def test_a_job_s_end_that_is_heard_of_before_its_pods_is_held_back_until_they_are() -> None:
+    lab = Lab()
+    lab.sees("Job", job(pods=2))
+    lab.sees("Job", job(pods=2, ended=("Complete", "CompletionsReached")), 100)
+    lab.waits(101)
+    for index in (0, 1):
+        lab.sees("Pod", member(index, phase="Running", **status(running(10))), 101)
+        lab.sees("Pod", member(index, phase="Succeeded", **status(ended(0, 99, "Completed"))), 102)
+    lab.waits(108)
+    lab.sees("Pod", member(1, "train-late", phase="Running", **status(running(10))), 109)
+    lab.waits(300)
+    assert [(e["attempt"], e["outcome"]) for e in lab.of("job.ended")] == [(1, "succeeded")]
 
 
 def test_a_name_that_comes_back_is_another_job() -> None:
@@ -271,6 +285,9 @@ def test_a_job_that_gets_no_pods_is_told_with_the_reason() -> None:
     }
     lab.sees("Event", notice, 3)
     lab.sees("Job", job(ended=("Failed", "BackoffLimitExceeded")), 100)
+    lab.waits(130)
+    assert lab.of("job.ended") == []
+    lab.waits(160)
     assert [p["reason"] for p in lab.of("job.pending")] == ["FailedCreate"]
     assert [(e["outcome"], e["attempt"]) for e in lab.of("job.ended")] == [("never_started", 1)]
 
