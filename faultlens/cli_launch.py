@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -26,6 +26,7 @@ from faultlens.settings import data_directory, load_settings
 from producers.launcher.identity import Identity, identity_of
 from producers.launcher.launching import STALL_AFTER_S, Judge, Launcher, Options, Sink
 from producers.launcher.requeueing import queue_of
+from producers.launcher.telling import Ending
 from producers.launcher.watching import pattern_of
 from slo.wording import printable
 
@@ -72,22 +73,17 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
         pattern=pattern_of(progress_pattern) if progress_pattern is not None else None,
     )
     with _surroundings(who, out, brokers, verdict_wait_s) as (sink, judge):
-        launcher = Launcher(
-            who,
-            command,
-            os.environ,
-            options=options,
-            sink=sink,
-            judge=judge,
-            now_ms=wall_ms,
-            say=_say,
-            queue=queue_of(os.environ),
-        )
-        try:
-            ending = launcher.run()
-        except OSError as error:
-            raise _NotStarted(command, error) from None
+        ending = _run(who, command, options, sink, judge)
     _end_as(ending.exit_code, ending.signal)
+
+
+def _run(who: Identity, command: Sequence[str], options: Options, sink: Sink, judge: Judge) -> Ending:
+    """Run the command; under a scheduler that can be asked it is the one to run it again."""
+    outside: dict[str, Any] = {"sink": sink, "judge": judge, "queue": queue_of(os.environ)}
+    try:
+        return Launcher(who, command, os.environ, options=options, now_ms=wall_ms, say=_say, **outside).run()
+    except OSError as error:
+        raise _NotStarted(command, error) from None
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,86 @@
+"""Whether and where a job is run again: founded words stop it, schedulers run it, checkpoints are handed on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from faultlens.clock import wall_ms
+from faultlens.events import JobAttributed
+from producers.launcher.launching import Launcher, Options
+from producers.launcher.requeueing import queue_of
+from producers.launcher.retrying import decide
+from producers.launcher.telling import Ending
+from tests.unit.test_launcher import WHO, Heard, launched, verdict
+
+
+@pytest.mark.parametrize(
+    ("status", "basis", "alike", "again"),
+    [
+        ("final", "supported", 1, False),
+        ("amended", "established", 1, False),
+        ("provisional", "supported", 1, True),
+        ("final", "assumed", 1, True),
+        ("final", "assumed", 2, True),
+        ("final", "assumed", 3, False),
+    ],
+)
+def test_it_stops_only_for_a_founded_final_word_or_the_third_failure_alike(
+    status: Any, basis: Any, alike: int, *, again: bool
+) -> None:
+    said = replace(verdict("user", "do_not_retry"), status=status, basis=basis)
+    assert decide(Ending(exit_code=1), said, retries_left=9, here="n1", alike=alike).again is again
+
+
+def test_the_third_failure_alike_ends_a_job_of_which_little_is_known() -> None:
+    vague = replace(verdict("user", "do_not_retry"), basis="assumed")
+    heard = Heard(vague, vague, vague, vague)
+    launched(heard, "exit(1)", retries=9)
+    assert heard.types.count("ended") == 3
+
+
+def test_the_next_attempt_learns_of_the_last_checkpoint_that_was_saved() -> None:
+    code = (
+        "import os\nfrom faultlens.progress import Progress\nwith Progress.from_environment() as p:\n"
+        " with p.saving(500): pass\nexit(os.environ.get('FAULTLENS_CHECKPOINT_STEP') != '500')"
+    )
+    assert launched(Heard(None, None), code, retries=2).succeeded
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> dict[str, str]:
+    """The environment of a Slurm job, with a stand-in for scontrol that writes down what it is asked."""
+    tool = tmp_path / "scontrol"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n', "utf-8")
+    tool.chmod(0o755)
+    return {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "77"}
+
+
+def queued(environment: dict[str, str], said: JobAttributed, restarts: int, folder: Path) -> str:
+    heard = Heard(said)
+    ending = Launcher(
+        WHO, [sys.executable, "-c", "exit(1)"], os.environ | environment, options=Options(retries=3), sink=heard,
+        judge=heard, now_ms=wall_ms, say=heard.said.append,
+        queue=queue_of(environment | {"SLURM_RESTART_COUNT": str(restarts)}),
+    ).run()  # fmt: skip
+    assert (ending.exit_code, heard.types.count("ended")) == (1, 1)
+    asked = folder / "asked"
+    return asked.read_text("utf-8") if asked.exists() else ""
+
+
+def test_where_a_scheduler_has_the_job_it_is_put_back_and_not_run_here(slurm: dict[str, str], tmp_path: Path) -> None:
+    assert queued(slurm, verdict("user", "do_not_retry"), 0, tmp_path) == ""
+    assert queued(slurm, verdict("platform", "retry"), 3, tmp_path) == ""
+    assert queued(slurm, verdict("platform", "retry"), 2, tmp_path) == "requeue 77\n"
+    asked = queued(slurm, verdict("hardware", "retry_elsewhere", ("n1", "n2")), 0, tmp_path)
+    assert asked.splitlines()[1:] == ["requeuehold 77", "update JobId=77 ExcNodeList=n1,n2", "release 77"]
+
+
+def test_without_a_scheduler_or_its_program_nothing_is_put_back(tmp_path: Path) -> None:
+    assert queue_of({"PATH": str(tmp_path), "SLURM_JOB_ID": "77"}) is None
+    assert queue_of({"PATH": os.environ["PATH"]}) is None
