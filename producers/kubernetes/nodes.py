@@ -18,6 +18,8 @@ from producers.launcher.redaction import redacted
 
 REPORT_EVERY_S: Final = 60.0
 MESSAGE_CHARS: Final = 500
+# Written over all conditions of a node whose kubelet is not heard: that is told by itself.
+_NOT_HEARD: Final = "NodeStatus"
 _MADE_UNSCHEDULABLE: Final = b"f:unschedulable"
 _WORD: Final = re.compile(r"[A-Za-z]+\d+[A-Za-z0-9]*")
 
@@ -52,7 +54,9 @@ def seen(node: Node, before: Seen | None) -> Seen:
         boot_id=node.status.node_info.boot_id or None,
         cordoned=node.spec.unschedulable,
         conditions={
-            c.type: (c.status, c.reason or "") for c in node.status.conditions or () if c.type in words.conditions
+            c.type: (c.status, c.reason or "")
+            for c in node.status.conditions or ()
+            if c.type in words.conditions and not (c.status == "Unknown" and (c.reason or "").startswith(_NOT_HEARD))
         },
         gpus=accelerators_in(node.status.capacity),
         allocatable=accelerators_in(node.status.allocatable),

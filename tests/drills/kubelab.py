@@ -25,6 +25,7 @@ NAMESPACE: Final = "drill"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 BEAT_S: Final = 3.0
+PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 PATIENCE_S: Final = 120.0
 
 
@@ -125,8 +126,10 @@ class Kubelet:
             since = next(
                 (c["lastTransitionTime"] for c in known if c["type"] == "Ready" and c["status"] == "True"), now()
             )
-            beat = ready | {"lastHeartbeatTime": now(), "lastTransitionTime": since}
-            self._api.ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"conditions": [beat]}}, STRATEGIC)
+            times = {"lastHeartbeatTime": now(), "lastTransitionTime": since}
+            well = [{"type": type_, "status": "False", "reason": "KubeletSaysSo"} for type_ in PRESSURES]
+            beat = {"conditions": [condition | times for condition in (ready, *well)]}
+            self._api.ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": beat}, STRATEGIC)
         for pod in self._api.pods():
             meta = pod["metadata"]
             if meta.get("deletionTimestamp") and pod["spec"].get("nodeName") in self._nodes:

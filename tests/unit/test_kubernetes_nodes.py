@@ -44,6 +44,7 @@ def test_conditions_are_read_with_their_own_polarity_and_told_once_as_the_fault_
         },
         {"type": "StorageReady", "status": "True", "reason": "StorageIsReady", "lastTransitionTime": at(1)},
         {"type": "GPUMissing", "status": "Unknown", "reason": "NoNews", "lastTransitionTime": at(31)},
+        {"type": "MemoryPressure", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": at(31)},
     ]
     for second in (31, 40):
         lab.sees("Node", node(conditions=bad), second)
