@@ -28,7 +28,7 @@ from time import perf_counter, process_time
 import msgspec
 from msgspec.structs import replace
 
-from faultlens.clock import SECOND_MS, parse_moment
+from faultlens.clock import DAY_MS, SECOND_MS, parse_moment
 from faultlens.codec import Event, encode
 from faultlens.events import (
     Check,
@@ -125,16 +125,28 @@ class Yardstick:
         return sum(self.times) / len(self.times) / min(self.times) if self.times else 1.0
 
 
+def resident_mib() -> float:
+    """Return the memory that this process holds now."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 class Made(Recording):
-    """A recording that is made as it is read: ten million events would fill a disk."""
+    """A recording that is made as it is read: ten million events would fill a disk.
+
+    `mib_by_day`: what the process held at the end of each day of the recording.
+    """
 
     def __init__(self, events: Iterator[Event]) -> None:
         self.name, self.size, self.bytes_read, self.lines_unpacked = "made", None, 0, 0
+        self.mib_by_day: list[float] = []
         self._events = events
 
     def lines(self) -> Iterator[bytes | LongLine]:
         """Yield every event as a line."""
-        return (encode(event) for event in self._events)
+        for event in self._events:
+            if event.time_ms >= START_MS + (len(self.mib_by_day) + 1) * DAY_MS:
+                self.mib_by_day.append(resident_mib())
+            yield encode(event)
 
 
 def recording(asked: argparse.Namespace, directory: Path) -> Recording:
@@ -194,6 +206,8 @@ def main() -> None:
         f"{slower}; scaled by it: {tally.events / best:,.0f} events/s and core, {1e6 * best / tally.events:.1f} us each"
     )
     print(f"peak {peak_mib:,.0f} MiB, load {os.getloadavg()[0]:.1f}")
+    if isinstance(read, Made):
+        print("MiB at the end of each day:", ", ".join(f"{mib:,.0f}" for mib in read.mib_by_day))
     print(", ".join(f"{topic} {count:,}" for topic, count in sorted(tally.written.items())))
     if asked.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
