@@ -105,6 +105,9 @@ class Decoder:
             raise InvalidEventError("unknown_type", f"type {envelope.type!r} is not of this contract") from None
         data = self._data(envelope, decode_data)
         subject = getattr(data, subject_field)
+        if subject is None:
+            # A command concerns a node or, without one, a job.
+            subject = getattr(data, "job_id", None)
         if subject != envelope.subject:
             raise InvalidEventError(
                 "subject_mismatch", f"subject is {envelope.subject!r} but data.{subject_field} is {subject!r}"
@@ -200,7 +203,7 @@ def encode(event: Event) -> bytes:
 def event_of(data: Data, *, source: str, id_: str, time_ms: int, recorded_ms: int | None = None) -> Event:
     """Return `data` in its envelope: type and subject follow from the data."""
     event_type = TYPE_OF[type(data)]
-    subject = getattr(data, event_type.subject)
+    subject = getattr(data, event_type.subject) or getattr(data, "job_id", "")
     return Event(event_type.name, source, id_, subject, time_ms, data, recorded_ms=recorded_ms)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, parse_moment
-from faultlens.codec import event_of
+from faultlens.codec import Decoder, encode, event_of
 from faultlens.events import Cause, Data, DeviceRef, JobFinding, RemediationCommand
 from faultlens.internal import Condition, JobTrouble, JobVerdict, NodeFacts, Observation
 from streams.context import Context
@@ -94,6 +94,13 @@ def test_a_gang_that_hangs_on_a_lost_gpu_is_ended_and_told_where_not_to_start() 
     cluster = Cluster().tell(broken()).tell(facts(jobs=("j/1",)), minute=1).tell(hang(), minute=2)
     assert cluster.done == [("block_new_work", "n1"), ("terminate_job", "j")]
     assert cluster.commands[1].exclude_nodes == ("n1",)
+
+
+def test_a_command_on_a_job_is_an_event_about_the_job() -> None:
+    stop = Cluster().tell(broken()).tell(facts(jobs=("j/1",)), minute=1).tell(hang(), minute=2).commands[1]
+    event = event_of(stop, source="faultlens/remediation", id_=stop.command_id, time_ms=T0)
+    assert event.subject == "j"
+    assert Decoder().decode(encode(event)) == event
 
 
 def test_a_job_that_hangs_on_nodes_that_are_well_is_let_be() -> None:
