@@ -188,8 +188,8 @@ def producer_config(connection: Connection, *, transactional_id: str | None = No
     if transactional_id is not None:
         config["transactional.id"] = transactional_id
         config["transaction.timeout.ms"] = TRANSACTION_TIMEOUT_MS
-        # A delivery may not outlive its transaction.
-        config["delivery.timeout.ms"] = TRANSACTION_TIMEOUT_MS
+        # A delivery may not outlive its transaction: there must be time to end that before the coordinator does.
+        config["delivery.timeout.ms"] = TRANSACTION_TIMEOUT_MS * 4 // 5
     return config
 
 

@@ -40,15 +40,22 @@ class Ledger:
         self._lanes = lanes
         self._id = transactional_id
         self.retries = 0
-        self._producer = Producer(producer_config(connection, transactional_id=transactional_id))
+        self._producer = self._new_producer()
+        # What was found, until the first batch says under which key it is told how far the lane is; then that.
+        self._found: dict[bytes, bytes] = {}
+        self._mark: bytes | None = None
+
+    def _new_producer(self) -> Producer:
+        return Producer(producer_config(self._connection, transactional_id=self._id))
 
     def open(self) -> dict[bytes, bytes]:
         """Fence the former owner, end what it left open, and return the latest record of every key."""
         try:
             self._producer.init_transactions(_OPEN_SECONDS)
-            return self._read()
+            self._found = self._read()
         except KafkaException as error:
             raise _failed(f"lane {self._id} cannot be opened", error) from error
+        return self._found
 
     def _read(self) -> dict[bytes, bytes]:
         consumer = Consumer(consumer_config(self._connection, f"{self._id}-state") | {"enable.partition.eof": True})
@@ -90,22 +97,52 @@ class Ledger:
         raise WorldError(f"{self._topic}/{self._partition} is silent before its end at {end}")
 
     def write(self, sent: Iterable[Sent], changes: Iterable[Change]) -> None:
-        """Write a batch whole: what is sent, and what changes of the states. WorldError: nothing of it is there.
+        """Write a batch whole: what is sent, and what changes of the states; the last change says how far the lane is.
 
-        What the brokers refuse for now is written again: the batch is decided, and stays as it is.
+        What the brokers refuse for now is written again: the batch is decided, and stays as it is. WorldError: it could
+        not be written, or whether it was is not known.
         """
         batch = list(sent), list(changes)
+        key, mark = batch[1][-1]
+        if self._found:
+            self._mark, self._found = self._found.get(key), {}
         for wait_s in (*_WAIT_SECONDS, None):
             try:
                 self._transaction(*batch)
+                break
             except KafkaException as error:
-                if wait_s is None or not error.args[0].txn_requires_abort():
+                if wait_s is None or not self._may_go_on(error):
                     raise _failed(f"lane {self._id} cannot write its batch", error) from error
-                self._abort()
+                if self._is_there(error, key, mark):
+                    break
                 self.retries += 1
                 sleep(wait_s)
+        self._mark = mark
+
+    def _may_go_on(self, error: KafkaException) -> bool:
+        return bool(error.args[0].txn_requires_abort()) or _is_out_of_step(error)
+
+    def _is_there(self, error: KafkaException, key: bytes, mark: bytes | None) -> bool:
+        """Undo what is left of a batch that failed, and return whether it was written after all.
+
+        A coordinator that comes up after another one may never have heard of the batch, and does not let it be undone
+        either; then this client is of no use any more. A new one ends whatever is open, and the changelog tells what
+        holds: the batch, what was there before it, or what somebody else has written since.
+        """
+        if not _is_out_of_step(error):
+            try:
+                self._ended(self._producer.abort_transaction)
+            except KafkaException as refused:
+                if not _is_out_of_step(refused):
+                    raise _failed(f"lane {self._id} cannot undo its batch", refused) from refused
             else:
-                return
+                return False
+        self._producer = self._new_producer()
+        found = self.open().get(key)
+        self._found = {}
+        if found not in (mark, self._mark):
+            raise WorldError(f"lane {self._id} cannot write its batch: somebody else has taken the lane over")
+        return found == mark
 
     def _transaction(self, sent: Iterable[Sent], changes: Iterable[Change]) -> None:
         self._producer.begin_transaction()
@@ -114,12 +151,6 @@ class Ledger:
         for key, value in changes:
             self._produce(self._topic, value, key, self._partition)
         self._ended(self._producer.commit_transaction)
-
-    def _abort(self) -> None:
-        try:
-            self._ended(self._producer.abort_transaction)
-        except KafkaException as error:
-            raise _failed(f"lane {self._id} cannot undo its batch", error) from error
 
     def _ended(self, end: Callable[[float], None]) -> None:
         """Commit or abort; an answer that does not come in time is asked for again."""
@@ -160,6 +191,11 @@ def _put(found: dict[bytes, bytes], message: Message) -> None:
         found.pop(key, None)
     else:
         found[key] = value
+
+
+def _is_out_of_step(error: KafkaException) -> bool:
+    """Return whether the coordinator knows of no transaction where the client believes in one, or the other way."""
+    return bool(error.args[0].code() == KafkaError.INVALID_TXN_STATE)
 
 
 def _failed(what: str, error: KafkaException) -> WorldError:

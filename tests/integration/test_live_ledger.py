@@ -81,6 +81,21 @@ def test_a_former_owner_that_wakes_in_the_middle_of_its_batch_has_written_nothin
     assert len(consumed(kafka, topics.INCIDENTS, isolation="read_uncommitted")) == 2
 
 
+def test_whether_a_batch_was_written_is_told_by_the_changelog_when_the_coordinator_cannot(kafka: Cluster) -> None:
+    unknown = ck.KafkaException(ck.KafkaError(ck.KafkaError.INVALID_TXN_STATE))
+    log = ledger(kafka, 0)
+    log.open()
+    log.write([], [(b"l", b"1")])
+    assert log._is_there(unknown, b"l", b"1")
+    assert not log._is_there(unknown, b"l", b"2")
+    log.write([], [(b"l", b"2")])
+    other = ledger(kafka, 0)
+    assert other.open()[b"l"] == b"2"
+    other.write([], [(b"l", b"3")])
+    with pytest.raises(WorldError, match="somebody else has taken the lane over"):
+        log._is_there(unknown, b"l", b"4")
+
+
 def test_a_state_larger_than_a_message_is_refused_by_the_broker_and_nothing_of_its_batch_is_there(
     kafka: Cluster,
 ) -> None:

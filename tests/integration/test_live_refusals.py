@@ -15,7 +15,15 @@ from faultlens.meters import RoleMeters
 from streams.live.arrived import as_appended
 from streams.live.lane import Lane
 from streams.live.transactions import Ledger
-from tests.kafka.mock import COORDINATOR_LOADING, END_TXN, MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, PRODUCE, MockCluster
+from tests.kafka.mock import (
+    COORDINATOR_LOADING,
+    END_TXN,
+    INVALID_TXN_STATE,
+    MESSAGE_TOO_LARGE,
+    NOT_ENOUGH_REPLICAS,
+    PRODUCE,
+    MockCluster,
+)
 from tests.unit.test_live_lanes import TOY, faults
 
 
@@ -45,6 +53,15 @@ def test_a_batch_that_the_brokers_cannot_take_for_now_is_written_in_the_end(brok
     assert made.step(faults(0, 1), settle=False)
     states = lane(brokers).task.states
     assert len(states) == 1
+
+
+def test_a_coordinator_that_knows_of_no_transaction_does_not_end_the_lane(brokers: MockCluster) -> None:
+    made = lane(brokers)
+    assert made.step(faults(0), settle=False)
+    brokers.refuse(END_TXN, INVALID_TXN_STATE)
+    assert made.step(faults(1), settle=False)
+    assert made.step(faults(2), settle=False)
+    assert lane(brokers).task.lane.next == {topics.NODE_EVENTS: 3}
 
 
 def test_a_batch_that_is_refused_for_good_ends_the_lane(brokers: MockCluster) -> None:
