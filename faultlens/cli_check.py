@@ -98,8 +98,10 @@ def _findings(sources: Sources) -> Iterator[Finding]:
     yield _part("objectives", lambda: _objectives(sources.objectives))
     yield _part("policy", lambda: f"version {decided_by(sources.policy).version}")
     yield _part("store", lambda: _store(sources.store or load_settings().store))
-    for address in _brokers():
-        yield _part("brokers", partial(_broker, address))
+    brokers = [_part("brokers", partial(_broker, address)) for address in _brokers()]
+    yield from brokers
+    if brokers and all(broker.level == "ok" for broker in brokers):
+        yield _part("topics", _topics)
 
 
 def _objectives(path: Path | None) -> str:
@@ -152,6 +154,14 @@ def _broker(address: str) -> str:
     except (OSError, OverflowError) as error:
         raise WorldError(f"{address} cannot be reached: {error}") from None
     return f"{address} answers"
+
+
+def _topics() -> str:
+    try:
+        from faultlens.kafka_topics import demand  # noqa: PLC0415 - the Kafka client may be missing
+    except ImportError:
+        raise ConfigurationError("the Kafka client is not installed: pip install 'faultlens[stream]'") from None
+    return f"all are as they must be, {demand(connection_of(load_settings()))} partitions"
 
 
 def migrate(

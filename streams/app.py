@@ -71,8 +71,8 @@ class RoleWorker:
         self.meters = RoleMeters(role.name)
         self.lanes = Lanes(self._lane, self._failed, PLAYED if setup.recorded else LIVE)
         self.ticker = Ticker(setup.connection, role.topics[0]) if setup.ticks else None
-        self.watchdog = Watchdog(self.lanes.oldest_s, self._end)
         self.app = self._app()
+        self.watchdog = Watchdog(self.lanes.oldest_s, self._end, lambda: self.app.should_stop)
         self._is_assigned = False
         self._misplaced: set[str] = set()
 

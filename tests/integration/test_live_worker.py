@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from faultlens import topics
+from faultlens.cli import main
 from faultlens.kafka import Connection, client_config, producer_config
 from faultlens.murmur2 import partition_of
 from tests.kafka.cluster import Cluster
@@ -85,3 +86,20 @@ def test_a_worker_refuses_topics_that_are_not_as_they_must_be(kafka: Cluster, tm
     until(lambda: worker.code is not None)
     assert worker.code == 2
     assert "evidence: partitions is 5, wanted 2: records that belong together would miss each other" in worker.said()
+
+
+def test_a_check_says_which_topics_are_wrong(
+    kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAULTLENS_BROKERS", kafka.bootstrap)
+    fresh_topics(kafka, 2)
+    for wanted in (
+        "ok       topics      all are as they must be, 2 partitions",
+        "conditions: partitions is 3, wanted 1",
+    ):
+        with pytest.raises(SystemExit):
+            main(["check", "--store", str(tmp_path / "store")])
+        assert wanted in capsys.readouterr().out
+        client = admin.AdminClient(client_config(Connection(kafka.bootstrap)))
+        for grown in client.create_partitions([admin.NewPartitions(topics.CONDITIONS, 3)]).values():
+            grown.exception(30)

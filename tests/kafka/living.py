@@ -49,12 +49,13 @@ def until(holds: Any, patience_s: float = PATIENCE_SECONDS, pause_s: float = 0.1
         sleep(pause_s)
 
 
-def faultlens(*arguments: str, timeout_s: float = PATIENCE_SECONDS) -> str:
-    """Run the program and return what it says; it must end well."""
+def faultlens(*arguments: str, timeout_s: float = PATIENCE_SECONDS, given: bytes | None = None) -> str:
+    """Run the program, `given` on its standard input, and return what it says; it must end well."""
     command = [sys.executable, "-m", "faultlens.cli", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    assert done.returncode == 0, f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2_000:]}"
-    return done.stdout
+    done = subprocess.run(command, input=given, capture_output=True, timeout=timeout_s, check=False)
+    said = done.stderr.decode("utf-8", "replace")[-2_000:]
+    assert done.returncode == 0, f"{' '.join(arguments)} ended with {done.returncode}: {said}"
+    return done.stdout.decode("utf-8")
 
 
 class Worker:

@@ -44,12 +44,13 @@ def fleet(seed: int, hours: float = 4.0, nodes: int = 5) -> tuple[Arrival, ...]:
     return tuple(sorted(arrivals, key=lambda arrival: arrival.at_ms))
 
 
-def hour_of_trouble(seed: int) -> bytes:
-    """Return a recording of the hour in which most goes wrong on twelve nodes; it begins and ends amidst of all."""
+def time_of_trouble(seed: int, from_min: int = 75, minutes: int = 60) -> bytes:
+    """Return a recording of the time in which most goes wrong on twelve nodes; it begins and ends amidst of all."""
     told = fleet(seed, hours=2.5, nodes=12)
-    from_ms = told[0].at_ms + 75 * MINUTE_MS
-    hour = [arrival for arrival in told if from_ms <= arrival.at_ms < from_ms + HOUR_MS]
-    return b"".join(encode(replace(arrival.event, recorded_ms=arrival.at_ms)) + b"\n" for arrival in hour)
+    from_ms = told[0].at_ms + from_min * MINUTE_MS
+    until_ms = from_ms + minutes * MINUTE_MS
+    taken = [arrival for arrival in told if from_ms <= arrival.at_ms < until_ms]
+    return b"".join(encode(replace(arrival.event, recorded_ms=arrival.at_ms)) + b"\n" for arrival in taken)
 
 
 def _mix() -> Mix:

@@ -20,7 +20,7 @@ from producers.playback import Tick, timeline
 from streams.runtime.records import Role, Sent
 from streams.runtime.task import Task
 from tests.simulation.comparing import COMPARED, Written, assert_the_same, lasting
-from tests.simulation.fleets import hour_of_trouble, seeds
+from tests.simulation.fleets import seeds, time_of_trouble
 from tests.simulation.world import World
 
 LANES = 3
@@ -97,7 +97,7 @@ def take_turns(world: World, spot: tuple[Role, int, str], dice: Random) -> bool:
 @pytest.mark.parametrize("seed", seeds(2, 5, 6))
 def test_a_recording_that_is_played_in_steps_gives_what_its_replay_gives(tmp_path: Path, seed: int) -> None:
     recording = tmp_path / "events.jsonl"
-    recording.write_bytes(hour_of_trouble(seed))
+    recording.write_bytes(time_of_trouble(seed))
     expected = replayed(recording)
     assert len(lasting(expected["attributions"])) > 5
     for turn in range(3):
