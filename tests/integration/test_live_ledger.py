@@ -56,7 +56,8 @@ def test_records_go_to_the_partition_of_their_key_and_a_context_to_every_lane(ka
     log.open()
     nodes = [f"node-{number}" for number in range(40)]
     change = event_of(ContextChange("c1", 5, beats=True), source="faultlens/context", id_="c", time_ms=5)
-    log.write([Sent(topics.FINDINGS, node, fault(node)) for node in nodes] + [Sent(topics.CONTEXT, "c1", change)], [])
+    sent = [Sent(topics.FINDINGS, node, fault(node)) for node in nodes]
+    log.write([*sent, Sent(topics.CONTEXT, "c1", change)], [(b"l", b"1")])
     found = {message.key(): message.partition() for message in consumed(kafka, topics.FINDINGS)}
     assert found == {node.encode(): partition_of(node.encode(), PARTITIONS) for node in nodes}
     assert sorted(message.partition() for message in consumed(kafka, topics.CONTEXT)) == list(range(PARTITIONS))

@@ -39,7 +39,7 @@ def answers(dsn: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_recording_played_live_gives_what_its_replay_gives(kafka: Cluster, tmp_path: Path) -> None:
-    recorded = time_of_trouble(2, 125, 25)
+    recorded = time_of_trouble(5, 80, 25)
     recording, replayed, live = tmp_path / "events.jsonl", str(tmp_path / "replayed"), str(tmp_path / "live")
     recording.write_bytes(recorded)
     faultlens("replay", str(recording), "--store", f"{replayed}/store", "--out", replayed)
