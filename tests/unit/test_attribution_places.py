@@ -289,6 +289,16 @@ def test_a_kernel_that_is_stuck_when_a_job_stops_is_the_nodes_and_not_the_progra
     assert scene.run(40).told("j") == ("host.cpu.lockup", "supported", "n2", "retry_elsewhere")
 
 
+def test_processes_that_wait_in_the_kernel_wait_for_storage_only_where_several_nodes_say_so() -> None:
+    def stops(*stuck: str) -> str:
+        scene = job()
+        for node in stuck:
+            scene.fault(10.2, node, "kernel", "hung_task")
+        return scene.exit(21, "j", 0, "n1", WATCHDOG).end(21.2, "j").run(40).verdict("j").cause.cause_class
+
+    assert (stops("n1", "n2"), stops("n2")) == ("platform", "user")
+
+
 def test_a_process_that_waits_in_the_kernel_does_not_make_another_crash() -> None:
     scene = job().fault(9.5, "n2", "kernel", "hung_task").exit(10, "j", 3, "n1", "Signal: Segmentation fault (11)")
     assert scene.exit(10.1, "j", 8, "n2", PEER).end(10.2, "j").run(40).verdict("j").cause.code == "app.crash"

@@ -243,6 +243,9 @@ def kernel_stuck(facts: Facts) -> Finding | None:
     if spoken(facts).role == "root" or not _stood_still(facts):
         return None
     found = [o for o in facts.observations if o.kind == "kernel" and o.role == "sympathetic" and _unexplained(facts, o)]
+    # What nodes share fails on more than one of them: a process that waits on one of many is a coincidence.
+    shared = {o.node for o in found if o.cause_class == "platform"}
+    found = [o for o in found if o.cause_class != "platform" or len(shared) >= min(2, len(facts.held))]
     if not found:
         return None
     seen = min(found, key=lambda o: (o.since_ms, o.id))
