@@ -32,7 +32,9 @@ def levels(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 def test_a_new_installation_is_right_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert called("check", "--json") == 0
-    assert levels(capsys) == dict.fromkeys(("settings", "catalogue", "signatures", "objectives", "store"), "ok")
+    assert levels(capsys) == dict.fromkeys(
+        ("settings", "catalogue", "signatures", "objectives", "policy", "store"), "ok"
+    )
     assert not (tmp_path / "data").exists()
 
 
