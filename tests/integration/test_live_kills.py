@@ -25,7 +25,7 @@ SOAK = int(os.environ.get("FAULTLENS_SOAK", "0"))
 FIRST = int(os.environ.get("FAULTLENS_SOAK_FIRST", "1"))
 FAULTS = int(os.environ.get("FAULTLENS_SOAK_FAULTS", "4"))
 # Fleets with 25 minutes each in which failures of several classes become final, are amended and withdrawn.
-TIMES = ((2, 80, 25), (5, 80, 25), (5, 95, 25))
+TIMES = ((2, 60, 25), (5, 80, 25), (5, 60, 25))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + (SOAK or 2)))
