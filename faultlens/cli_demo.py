@@ -62,7 +62,7 @@ def demo(
     ] = Path("demo"),
     nodes: Annotated[int, typer.Option(min=1, max=10_000, help="Machines of the simulated fleet.")] = 64,
     days: Annotated[float, typer.Option(min=0.5, max=60, help="Days that it is watched.")] = 8.0,
-    interval_s: Annotated[float, typer.Option(min=1, max=3_600, help="Seconds between a node's reports.")] = 600.0,
+    interval_s: Annotated[float, typer.Option(min=1, max=3_600, help="Seconds between a node's reports.")] = 900.0,
     seed: Annotated[int, typer.Option(min=0, help="Another one: another fleet with other failures.")] = 7,
     slurm: Annotated[Path, typer.Option(metavar="DIR", help="A Slurm's exports.")] = EXAMPLES,
     as_json: Annotated[bool, typer.Option("--json", help="Only what it comes to, machine-readable.")] = False,
