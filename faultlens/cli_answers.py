@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from faultlens.cli_options import ObjectivesOption, promised
+from faultlens.cli_options import JsonOption, ObjectivesOption, StoreOption, promised
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError, WorldError
 from faultlens.local_delivering import Message
@@ -43,13 +43,9 @@ NAMES_SHOWN: Final = 20
 LONGEST_WINDOW_MS: Final = 400 * 24 * 3_600_000
 RENDERERS: Final = {"html": render_html, "md": render_markdown, "json": render_json}
 
-StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
-]
 ClusterOption = Annotated[str, typer.Option(metavar="NAME", help="Only this cluster.")]
 PoolOption = Annotated[str, typer.Option(metavar="NAME", help="Only the nodes of this pool.")]
 TeamOption = Annotated[str, typer.Option(metavar="NAME", help="Only the jobs of this team.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @contextmanager

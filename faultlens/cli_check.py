@@ -15,7 +15,7 @@ import typer
 
 from faultlens.asyncapi import asyncapi, event_schema, text_of
 from faultlens.catalogue import load_catalogue
-from faultlens.cli_options import ObjectivesOption, PolicyOption, promised
+from faultlens.cli_options import JsonOption, ObjectivesOption, PolicyOption, StoreOption, promised
 from faultlens.errors import ConfigurationError, FaultlensError, UsageError, WorldError
 from faultlens.kafka import connection_of
 from faultlens.local_policy import decided_by
@@ -29,11 +29,6 @@ from slo.wording import printable
 EXIT_BAD: Final = 1
 _CONNECT_SECONDS: Final = 3.0
 _LINE: Final = 2_000
-
-StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from faultlens.cli_options import Brokers
+from faultlens.cli_options import Brokers, JsonOption, StoreOption
 from faultlens.clock import iso, ms_of, parse_moment
 from faultlens.errors import UsageError
 from faultlens.kafka import load_connection
@@ -27,14 +27,10 @@ BrokersOption = Annotated[
     str | None,
     typer.Option("--brokers", metavar="HOST:PORT,…", help="Read them from Kafka instead of the store."),
 ]
-StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
-]
 ReasonOption = Annotated[str | None, typer.Option(help="Only those of this reason, such as not_json.")]
 TopicOption = Annotated[str | None, typer.Option(help="Only those of records of this topic.")]
 SinceOption = Annotated[str | None, typer.Option(metavar="TIME", help="Only those from this time on.")]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Only those before this time.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @app.command("list")

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from faultlens.cli_answers import ClusterOption, JsonOption, StoreOption, opened, tell_unknown
-from faultlens.cli_options import Brokers, ObjectivesOption
+from faultlens.cli_answers import ClusterOption, opened, tell_unknown
+from faultlens.cli_options import Brokers, JsonOption, ObjectivesOption, StoreOption
 from faultlens.errors import UsageError
 from faultlens.kafka import load_connection
 from faultlens.local_labelling import Labelled, Word, label_in_store, label_on_brokers, word_of

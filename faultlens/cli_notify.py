@@ -13,7 +13,8 @@ import msgspec
 import structlog
 import typer
 
-from faultlens.cli_answers import StoreOption, opened
+from faultlens.cli_answers import opened
+from faultlens.cli_options import StoreOption
 from faultlens.clock import wall_ms
 from faultlens.errors import ConfigurationError, FaultlensError, WorldError
 from faultlens.local_delivering import Message, deliver

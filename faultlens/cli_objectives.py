@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from faultlens.cli_options import ObjectivesOption, promised
+from faultlens.cli_options import JsonOption, ObjectivesOption, promised
 from faultlens.errors import ConfigurationError, UsageError
 from slo.alerts import DEFAULT_URL, rules_text
 from slo.objectives_text import as_plain, details, listing
@@ -18,7 +18,6 @@ EXIT_BAD: Final = 1
 _LINE: Final = 2_000
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @app.callback()

@@ -17,14 +17,16 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Write events there instead of to Kafka; - is standard output."),
 ]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 ObjectivesOption = Annotated[
     Path | None,
     typer.Option(
         "--objectives", metavar="PATH", help="A site's own objectives, a file or a folder (FAULTLENS_OBJECTIVES)."
     ),
 ]
-
-
 PolicyOption = Annotated[
     Path | None,
     typer.Option("--policy", metavar="FILE", help="A site's own remediation policy (FAULTLENS_POLICY)."),

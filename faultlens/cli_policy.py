@@ -10,7 +10,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 
 from faultlens.catalogue import Judgement, load_catalogue
-from faultlens.cli_options import PolicyOption
+from faultlens.cli_options import JsonOption, PolicyOption
 from faultlens.errors import UsageError
 from faultlens.local_policy import decided_by
 from faultlens.objectives import iso_duration
@@ -24,7 +24,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, help="What remedi
 CatalogueOption = Annotated[
     list[Path] | None, typer.Option("--catalogue", metavar="DIR", help="A site's own fault catalogue; may be repeated.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 class Case(BaseModel):

@@ -7,8 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from faultlens.cli_answers import StoreOption
-from faultlens.cli_options import Brokers, ObjectivesOption, promised
+from faultlens.cli_options import Brokers, ObjectivesOption, StoreOption, promised
 from faultlens.exposition import parse_address
 from faultlens.local_page_worker import Site, answered, prepare
 from faultlens.local_pages import Doors, PageServer, is_loopback

@@ -12,7 +12,7 @@ import structlog
 import typer
 
 from faultlens.cli_audit import run_audit
-from faultlens.cli_options import Brokers
+from faultlens.cli_options import Brokers, StoreOption
 from faultlens.clock import wall_ms
 from faultlens.errors import ConfigurationError, UsageError
 from faultlens.kafka import Connection, load_connection
@@ -30,9 +30,6 @@ from sinks.writer import MAX_BYTES, MAX_ROWS
 GROUP: Final = "faultlens-sink"
 
 
-StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="DSN", help="Where answers are kept (FAULTLENS_STORE).")
-]
 GroupOption = Annotated[str, typer.Option(help="The consumer group; sinks of one group share the work.")]
 InstanceOption = Annotated[
     str | None, typer.Option(help="A name that stays over restarts: partitions stay with it for 15 seconds.")

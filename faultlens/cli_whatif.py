@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from faultlens.cli_options import ObjectivesOption
+from faultlens.cli_options import JsonOption, ObjectivesOption
 from faultlens.clock import parse_moment
 from faultlens.errors import UsageError
 from faultlens.local_policy import decided_by
@@ -30,7 +30,7 @@ def whatif(
         str | None, typer.Option(metavar="TIME", help="Let time go on to here after the last event.")
     ] = None,
     objectives: ObjectivesOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Replay recorded events under two policies and compare commands, isolations and GPU-hours taken and saved.
 
