@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import getpass
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from faultlens.cli_options import Brokers, Out
+from faultlens.cli_outlet import STANDARD_OUTPUT, lines, one_place
 from faultlens.clock import iso, moment_of, parse_moment, wall_ms
 from faultlens.codec import Event, encode, event_of, stable_id
-from faultlens.errors import UsageError, WorldError
+from faultlens.errors import UsageError
 from faultlens.events import ControlScope, OperatorControl
 from faultlens.kafka import load_connection
+from faultlens.local_publishing import publish
 from faultlens.objectives import parse_duration_ms
 
 Verb = Literal["pause", "resume", "approve", "deny", "hold", "release", "acknowledge"]
-_STANDARD_OUTPUT: Final = Path("-")
 
 ClusterOption = Annotated[str, typer.Option("--cluster", metavar="NAME", help="Which cluster.")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why. It is shown wherever this matters.")]
@@ -156,8 +156,21 @@ def acknowledge(  # noqa: PLR0913 - as above
 
 # --- what they share -------------------------------------------------------------------------------------
 
-_Word = tuple[str, str, int | None]
-_Place = tuple[str | None, Path | None, bool]
+
+class _Word(NamedTuple):
+    """Why, who says so, and until when (None: until it is taken back)."""
+
+    reason: str
+    by: str
+    until_ms: int | None
+
+
+class _Place(NamedTuple):
+    """Where the event goes, and whether it is shown."""
+
+    brokers: str | None
+    out: Path | None
+    as_json: bool
 
 
 def _scope(
@@ -178,7 +191,6 @@ def _named(scope: ControlScope, options: str) -> ControlScope:
 
 
 def _word(reason: str, by: str | None, for_: str | None = None, until: str | None = None) -> _Word:
-    """Return why, who says so, and until when (None: until it is taken back)."""
     if for_ is not None and until is not None:
         raise UsageError("give --for or --until, not both")
     now_ms = wall_ms()
@@ -191,13 +203,12 @@ def _word(reason: str, by: str | None, for_: str | None = None, until: str | Non
         raise UsageError(f"{iso(until_ms)} is over already")
     if not reason.strip():
         raise UsageError("--reason: say why, others have to live with it")
-    return reason.strip(), (by or getpass.getuser()).strip(), until_ms
+    return _Word(reason.strip(), (by or getpass.getuser()).strip(), until_ms)
 
 
 def _place(brokers: str | None, out: Path | None, *, as_json: bool) -> _Place:
-    if out is not None and brokers is not None:
-        raise UsageError("give --out or --brokers, not both")
-    return brokers, out, as_json
+    one_place(out, brokers)
+    return _Place(brokers, out, as_json)
 
 
 def _say(verb: Verb, cluster: str, scope: ControlScope, word: _Word, place: _Place) -> None:
@@ -209,9 +220,9 @@ def _say(verb: Verb, cluster: str, scope: ControlScope, word: _Word, place: _Pla
         recorded_ms=now_ms,
     )  # fmt: skip
     _delivered(event, place)
-    if place[2] and place[1] != _STANDARD_OUTPUT:
+    if place.as_json and place.out != STANDARD_OUTPUT:
         typer.echo(json.dumps(json.loads(encode(event)), indent=2))
-    elif place[1] is None:
+    elif place.out is None:
         typer.echo(f"{verb}: {_shown(scope)} of {cluster}" + ("" if until_ms is None else f" until {iso(until_ms)}"))
 
 
@@ -221,25 +232,8 @@ def _shown(scope: ControlScope) -> str:
 
 
 def _delivered(event: Event, place: _Place) -> None:
-    brokers, out, _ = place
-    line = encode(event) + b"\n"
-    if out == _STANDARD_OUTPUT:
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
-    elif out is not None:
-        try:
-            with out.open("ab") as file:
-                file.write(line)
-        except OSError as error:
-            raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
-    else:
-        _published(event, brokers)
-
-
-def _published(event: Event, brokers: str | None) -> None:
-    from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
-    from producers.delivery.outbox import Parcel  # noqa: PLC0415
-
-    connection = load_connection(brokers)
-    if KafkaBroker(connection).publish([Parcel(event, event.time_ms)]) != 1:
-        raise WorldError(f"the brokers at {connection.brokers} did not take it: say it again")
+    if place.out is None:
+        publish(load_connection(place.brokers), event)
+        return
+    with lines(place.out) as file:
+        file.put(event)

@@ -51,19 +51,32 @@ def outlet(out: Path | None, brokers: str | None, spool: Path, *, lasting: bool 
 
     A spool that is not `lasting` is this run's own, and is not left behind once all of it is delivered.
     """
-    if out is not None and brokers is not None:
-        raise UsageError("give --out or --brokers, not both")
-    if out == STANDARD_OUTPUT:
-        yield Lines(sys.stdout.buffer)
-    elif out is not None:
-        try:
-            file = out.open("ab")
-        except OSError as error:
-            raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
-        with file:
-            yield Lines(file)
+    one_place(out, brokers)
+    if out is not None:
+        with lines(out) as events:
+            yield events
     else:
         yield from _delivered(brokers, spool, lasting=lasting)
+
+
+def one_place(out: Path | None, brokers: str | None) -> None:
+    """UsageError: events cannot go to a file and to brokers."""
+    if out is not None and brokers is not None:
+        raise UsageError("give --out or --brokers, not both")
+
+
+@contextmanager
+def lines(out: Path) -> Iterator[Lines]:
+    """Yield what appends events to a file; `-` is standard output. WorldError: it cannot be written."""
+    if out == STANDARD_OUTPUT:
+        yield Lines(sys.stdout.buffer)
+        return
+    try:
+        file = out.open("ab")
+    except OSError as error:
+        raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
+    with file:
+        yield Lines(file)
 
 
 def _delivered(brokers: str | None, spool: Path, *, lasting: bool) -> Iterator[Outlet]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from faultlens.causes import MOST_GENERAL, CauseClass, class_of, is_known
 from faultlens.clock import wall_ms
 from faultlens.codec import Event, event_of, stable_id
-from faultlens.errors import UsageError, WorldError
+from faultlens.errors import UsageError
 from faultlens.events import DeviceRef, JobLabelled
 from faultlens.kafka import Connection
 from faultlens.local import Places, say
+from faultlens.local_publishing import publish
 from faultlens.local_state import state_path
 from faultlens.store import Store
 from sinks.migrate import migrate
@@ -76,13 +77,7 @@ def label_in_store(store: Store, dsn: str, said: tuple[str, int | None], word: W
 
 def label_on_brokers(connection: Connection, job_id: str, attempt: int, word: Word) -> None:
     """Send the label to the brokers and wait until they have it; WorldError if they do not take it."""
-    from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
-    from producers.delivery.outbox import Parcel  # noqa: PLC0415
-
-    now_ms = wall_ms()
-    parcel = Parcel(_event(_data(job_id, attempt, word), now_ms), now_ms)
-    if KafkaBroker(connection).publish([parcel]) != 1:
-        raise WorldError(f"the brokers at {connection.brokers} did not take the label: say it again")
+    publish(connection, _event(_data(job_id, attempt, word), wall_ms()))
 
 
 def _data(job_id: str, attempt: int, word: Word) -> JobLabelled:
