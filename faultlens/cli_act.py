@@ -209,12 +209,17 @@ def _serve(actuator: Actuator, place: _Place, log_format: LogFormat) -> None:
     ):
         duty = Duty(place.cluster, place.nodes, place.sole)
         worker = Worker(actuator, duty, ledger, results.put, wall_ms)
-        for command in worker.unfinished():
+
+        def begin(command: RemediationCommand) -> None:
             pool.submit(worker.take, command).add_done_callback(_complained)
+
+        for command in worker.unfinished():
+            begin(command)
         if place.commands is None:
-            _follow(place, worker, lambda command: pool.submit(worker.take, command).add_done_callback(_complained))
-        for done in [pool.submit(worker.take, c) for c in _of_file(place.commands) if worker.accept(c)]:
-            done.result()
+            _follow(place, worker, begin)
+        else:
+            for done in [pool.submit(worker.take, c) for c in _of_file(place.commands) if worker.accept(c)]:
+                done.result()
 
 
 def _complained(done: Future[str | None]) -> None:
@@ -245,9 +250,7 @@ def _kafka(place: _Place) -> Iterator[_Source]:
         yield source
 
 
-def _of_file(path: Path | None) -> Iterator[RemediationCommand]:
-    if path is None:
-        return
+def _of_file(path: Path) -> Iterator[RemediationCommand]:
     decode = Decoder().decode
     try:
         with path.open("rb") as file:
