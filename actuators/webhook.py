@@ -15,6 +15,7 @@ import msgspec
 from actuators.sdk import Actuator, Beat, Failed, Refused
 from faultlens.errors import UsageError
 from faultlens.events import Action, RemediationCommand
+from faultlens.hooks import open_hook
 
 TIMEOUT_S: Final = 30.0
 SIGNATURE: Final = "X-Faultlens-Signature"
@@ -24,13 +25,6 @@ _FIRST_PAUSE_S: Final = 1.0
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 Bundle = Callable[[RemediationCommand], Mapping[str, Any]]
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A signed call goes where it was meant to go, and nowhere else."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 def signature(secret: bytes, at_s: int, body: bytes) -> str:
@@ -66,7 +60,6 @@ class Webhook(Actuator):
         self._sleep = sleep
         self._now_s = now_s
         self._bundle = bundle
-        self._open = urllib.request.build_opener(_NoRedirects).open
 
     def do(self, command: RemediationCommand, beat: Beat) -> str:
         """Post the command, again where the other side could not be reached."""
@@ -91,7 +84,7 @@ class Webhook(Actuator):
         }
         request = urllib.request.Request(self._url, body, headers)  # noqa: S310 - http(s), checked above
         try:
-            with self._open(request, timeout=TIMEOUT_S) as answer:
+            with open_hook(request, timeout=TIMEOUT_S) as answer:
                 return _read(answer.read(_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             if error.code >= 500 or error.code == 429:

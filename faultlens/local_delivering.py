@@ -10,9 +10,10 @@ from email.message import EmailMessage
 from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qs, unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import Request
 
 from faultlens.errors import UsageError, WorldError
+from faultlens.hooks import open_hook
 from faultlens.settings import load_settings, secret
 
 TIMEOUT_S: Final = 20.0
@@ -81,13 +82,6 @@ def _server(scheme: str, host: str, port: int | None) -> smtplib.SMTP:
     return server
 
 
-class _Stays(HTTPRedirectHandler):
-    """A hook that moved is told, not followed: what is sent is not for whoever it leads to."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
 def _post(to: str, message: Message) -> None:
     text = f"*{message.subject}*\n{message.text}"
     cut = text if len(text) <= TEXT_LIMIT else f"{text[:TEXT_LIMIT]}\n… cut"
@@ -95,7 +89,7 @@ def _post(to: str, message: Message) -> None:
     request = Request(to, body, {"Content-Type": "application/json", "User-Agent": "faultlens"})  # noqa: S310 - checked
     where = urlsplit(to).hostname
     try:
-        with build_opener(_Stays).open(request, timeout=TIMEOUT_S):
+        with open_hook(request, timeout=TIMEOUT_S):
             return
     except HTTPError as error:
         raise WorldError(f"{where} did not take it: {error.code} {error.reason}") from None
