@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from faultlens.errors import WorldError
+from producers.delivery.database import open_database
 
 _SCHEMA: Final = "CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 
@@ -17,12 +18,7 @@ class Kept:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(path, timeout=5)
-            self._file.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_SCHEMA};")
-        except (sqlite3.Error, OSError) as error:
-            raise WorldError(f"{path} cannot be used: {error}") from error
+        self._file = open_database(path, _SCHEMA)
 
     def all(self) -> dict[str, bytes]:
         """Return everything that was saved."""

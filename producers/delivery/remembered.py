@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from faultlens.codec import fingerprint
-from faultlens.errors import WorldError
+from producers.delivery.database import open_database
 
 # SQLite takes so many values in one question, whatever its version.
 _AT_ONCE: Final = 500
@@ -19,12 +18,7 @@ class Remembered:
     """A set of (source, id) with when each was told, or last said to be still there."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(path, timeout=5)
-            self._file.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_SCHEMA};")
-        except (sqlite3.Error, OSError) as error:
-            raise WorldError(f"{path} cannot be used: {error}") from error
+        self._file = open_database(path, _SCHEMA)
 
     def known(self, events: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """Return those (source, id) that were told, with when they were remembered last."""
