@@ -125,24 +125,10 @@ def _opened(desk: Desk, domain: Domain, recent: Recent, trait: Trait) -> Inciden
     route = desk.policy.route(Trouble("common", trait.cause, trait.cause_class, severity=trait.severity))
     if route is None:
         return None
-    incident = IncidentCard(
-        cluster=desk.cluster,
-        id=stable_id(desk.cluster, domain.name, family, desk.now_ms),
-        route=route.name,
-        ladder=route.ladder,
-        mode=route.mode,
-        cause=trait.cause,
-        cause_class=trait.cause_class,
-        severity=trait.severity,
-        rule=route.name,
-        first_ms=min(recent.at_ms.values()),
-        last_ms=desk.now_ms,
-        policy=desk.policy.version,
-        faults=(trait.fault,),
-        domain=domain.name,
-        rollout_id=domain.rollout,
-        count=0,
+    begun = desk.begun(
+        stable_id(desk.cluster, domain.name, family, desk.now_ms), route, trait, min(recent.at_ms.values())
     )
+    incident = replace(begun, domain=domain.name, rollout_id=domain.rollout, count=0)
     desk.put(replace(recent, incident=incident.id))
     for node in recent.at_ms:
         incident = _gathered(desk, incident, node, family)

@@ -11,7 +11,7 @@ from faultlens.events import Data
 from faultlens.internal import Tended
 from faultlens.topics import ALLOCATIONS, INCIDENTS, REMEDIATION_COMMANDS
 from streams.processor import Effects, Emit, Shelf, Shelved
-from streams.remediation.policy import Policy
+from streams.remediation.policy import Policy, Route
 from streams.remediation.record import (
     Card,
     ClusterCard,
@@ -22,6 +22,7 @@ from streams.remediation.record import (
     NodeCard,
     Recent,
     ScopeCount,
+    Trait,
     cluster_key,
     command_key,
     due_ms,
@@ -55,6 +56,24 @@ class Desk:
         self._shelf = shelf
         self._changed: dict[str, Shelved] = {}
         self._emits: list[Emit] = []
+
+    def begun(self, id_: str, route: Route, trait: Trait, first_ms: int) -> IncidentCard:
+        """Return an incident about what is wrong somewhere, on a route; it is not kept yet."""
+        return IncidentCard(
+            cluster=self.cluster,
+            id=id_,
+            route=route.name,
+            ladder=route.ladder,
+            mode=route.mode,
+            cause=trait.cause,
+            cause_class=trait.cause_class,
+            severity=trait.severity,
+            rule=route.name,
+            first_ms=first_ms,
+            last_ms=self.now_ms,
+            policy=self.policy.version,
+            faults=(trait.fault,),
+        )
 
     def effects(self) -> Effects:
         """Return all that the step asks for."""

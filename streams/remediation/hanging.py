@@ -13,7 +13,7 @@ from streams.remediation import incidents
 from streams.remediation.climbing import advance
 from streams.remediation.desk import Desk
 from streams.remediation.policy import Trouble
-from streams.remediation.record import HungJob, IncidentCard, NodeCard, Trait
+from streams.remediation.record import HungJob, NodeCard, Trait
 
 _NODES_MAX: Final = 32
 
@@ -90,23 +90,11 @@ def _ended_where_needed(desk: Desk, job: HungJob) -> None:
     route = desk.policy.route(trouble)
     if route is None or not desk.policy.ladders.get(route.ladder):
         return
-    incident = IncidentCard(
-        cluster=desk.cluster,
-        id=stable_id(desk.cluster, "job", job.job_id, job.attempt),
-        route=route.name,
-        ladder=route.ladder,
-        mode=route.mode,
-        cause=trait.cause,
-        cause_class=trait.cause_class,
-        severity=trait.severity,
-        rule=route.name,
-        first_ms=job.hung_ms,
-        last_ms=desk.now_ms,
+    incident = replace(
+        desk.begun(stable_id(desk.cluster, "job", job.job_id, job.attempt), route, trait, job.hung_ms),
         job_id=job.job_id,
         attempt=job.attempt,
-        policy=desk.policy.version,
         members=tuple(card.node for card in behind),
-        faults=(trait.fault,),
         evidence=(trait.evidence,),
         jobs=(f"{job.job_id}/{job.attempt}",),
     )
