@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, Generic
 
 from msgspec import Struct
@@ -52,14 +53,23 @@ class Context(Struct, frozen=True):
 
 def covers(scope: Scope, *, node: str | None, pool: str | None, domains: dict[str, str]) -> bool:
     """Return whether a scope names the node, its pool or one of its domains; an empty scope names everything."""
+    return covers_any(scope, nodes={node}, pools={pool}, domains=domains.items())
+
+
+def covers_any(
+    scope: Scope,
+    *,
+    nodes: AbstractSet[str | None] | AbstractSet[str],
+    pools: AbstractSet[str | None],
+    domains: AbstractSet[tuple[str, str]],
+) -> bool:
+    """Return whether a scope names one of the nodes, pools or domains; an empty scope names everything."""
     if not (scope.nodes or scope.pools or scope.domains):
         return True
-    if node is not None and scope.nodes and node in scope.nodes:
-        return True
-    if pool is not None and scope.pools and pool in scope.pools:
+    if not nodes.isdisjoint(scope.nodes or ()) or not pools.isdisjoint(scope.pools or ()):
         return True
     named = scope.domains or {}
-    return any(domains.get(kind) in values for kind, values in named.items())
+    return any((kind, value) in domains for kind, values in named.items() for value in values)
 
 
 def apply_change(context: Context, change: ContextChange, *, arrived_ms: int) -> Context:

@@ -10,7 +10,7 @@ from faultlens.events import Scope
 from faultlens.internal import NodeAnswer, Observation
 from streams import goodput
 from streams.attribution import Earlier, End, Facts, Said, order_ms
-from streams.context import Context, Open, What
+from streams.context import Context, Open, What, covers_any
 from streams.job_lifecycle.record import WINDOW_AFTER_MS, WINDOW_BEFORE_MS, Attempt, JobRecord, Label, Loss
 from streams.job_lifecycle.repeating import brought_along
 from streams.job_lifecycle.telling import opens_ms, stalled_since_ms, trouble_ms
@@ -161,16 +161,10 @@ class _Places:
         )
 
     def _covered(self, scope: Scope) -> bool:
-        """Return whether the scope covers one of the nodes, as `covers` says of each."""
-        if not (scope.nodes or scope.pools or scope.domains):
-            return True
-        # Until the node has answered nobody knows its pool and domains: what names any may concern it.
+        # Until a node has answered nobody knows its pool and domains: what names any may concern it.
         if not self._all_known and (scope.pools or scope.domains):
             return True
-        if not self._nodes.isdisjoint(scope.nodes or ()) or not self._pools.isdisjoint(scope.pools or ()):
-            return True
-        named = scope.domains or {}
-        return any((kind, value) in self._domains for kind, values in named.items() for value in values)
+        return covers_any(scope, nodes=self._nodes, pools=self._pools, domains=self._domains)
 
 
 def how_it_failed(attempt: Attempt) -> str:
