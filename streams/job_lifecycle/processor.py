@@ -135,13 +135,13 @@ class JobLifecycleProcessor:
         if awake is None:
             return Effects(None)
         job, emits = noticing.waiting(awake, self._limits.pending_ms, now_ms)
-        for number, attempt in list(job.attempts.items()):
+        for attempt in list(job.attempts.values()):
             due = bookkeeping.due_ms(attempt)
             if due is not None and due <= now_ms:
                 attempt, records = bookkeeping.written(job, attempt, now_ms)  # noqa: PLW2901
                 attempt, found = noticing.hang(job, attempt, now_ms)  # noqa: PLW2901
                 emits += [*records, *found]
-                job = replace(job, attempts={**job.attempts, number: attempt})
+                job = replace(job, attempts=with_attempt(job, attempt))
         touched = [n for n in job.attempts if not _at_rest(known, job.attempts[n], context, now_ms)]
         return self._followed(known, job, touched, emits, context, now_ms)
 
@@ -152,11 +152,11 @@ class JobLifecycleProcessor:
     def on_end(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
         """Return the verdicts that only waited to be looked at, and the ledgers of running attempts up to the end."""
         job, emits = self._overdue(cast("JobRecord", state), now_ms, context)
-        for number, attempt in list(job.attempts.items()):
+        for attempt in list(job.attempts.values()):
             if attempt.end is None and attempt.ledger is not None:
                 attempt, records = bookkeeping.written(job, attempt, now_ms)  # noqa: PLW2901
                 emits += records
-                job = replace(job, attempts={**job.attempts, number: attempt})
+                job = replace(job, attempts=with_attempt(job, attempt))
         job, capacity = serving.told_to_the_end(job, now_ms)
         return Effects(job, [*emits, *capacity], self._next_wake(job, now_ms))
 
@@ -204,10 +204,10 @@ class JobLifecycleProcessor:
             attempt, more = self._up_to_date(known.attempts.get(number), job, stale, context, now_ms)
             if attempt is not stale and stub_of(attempt) != stub_of(stale):
                 due.update(later for later in job.attempts if later > number)
-            job = replace(job, attempts={**job.attempts, number: attempt})
+            job = replace(job, attempts=with_attempt(job, attempt))
             attempt, found = noticing.looping(job, attempt, now_ms)
             if found:
-                job = replace(job, attempts={**job.attempts, number: attempt})
+                job = replace(job, attempts=with_attempt(job, attempt))
             emits += [*more, *found]
         return job, emits
 

@@ -113,14 +113,15 @@ def released(job: JobRecord, attempt: Attempt, now_ms: int, known: Known) -> tup
     end = attempt.end
     if end is None:
         return attempt, []
-    word = (opens_ms(attempt), attempt.closes_ms, end.outcome, brought_along(job) if attempt.failed else ())
+    release = _release(job, attempt, end, known)
+    word = (release.opens_ms, release.closes_ms, release.outcome, release.brought)
     slots = attempt.answering
     nodes = list(slots)
     if word == attempt.told:
         if not attempt.failed or now_ms < sent_again_ms(attempt.sent_ms, attempt.closes_ms):
             return attempt, []
         nodes = unanswered(attempt)
-    emits = [_release(job, attempt, end, slots[node], now_ms, known) for node in nodes]
+    emits = [_to_node(replace(release, node=node, devices=slots[node].devices), now_ms) for node in nodes]
     return replace(attempt, told=word, sent_ms=now_ms), emits
 
 
@@ -143,9 +144,10 @@ def unanswered(attempt: Attempt) -> list[str]:
     return [node for node in attempt.answering if node not in answers or answers[node].up_to_ms < closes_ms]
 
 
-def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int, known: Known) -> Emit:
-    data = Released(
-        node=slot.node,
+def _release(job: JobRecord, attempt: Attempt, end: End, known: Known) -> Released:
+    """Return what every node is told, without the node: a gang has thousands."""
+    return Released(
+        node="",
         job_id=job.job_id,
         attempt=attempt.attempt,
         cluster=attempt.cluster or job.cluster,
@@ -154,7 +156,6 @@ def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int
         started=attempt.started_ms is not None or end.outcome == "succeeded",
         opens_ms=opens_ms(attempt),
         closes_ms=attempt.closes_ms,
-        devices=slot.devices,
         user=job.user,
         image=job.image,
         outcome=end.outcome,
@@ -164,8 +165,11 @@ def _release(job: JobRecord, attempt: Attempt, end: End, slot: Slot, now_ms: int
         culprit=known.culprit,
         brought=brought_along(job) if attempt.failed else (),
     )
-    key = stable_id(job.job_id, attempt.attempt, slot.node, "released", data.opens_ms, data.closes_ms, now_ms)
-    return Emit(topics.ALLOCATIONS, slot.node, key, now_ms, data)
+
+
+def _to_node(release: Released, now_ms: int) -> Emit:
+    told = (release.job_id, release.attempt, release.node, "released", release.opens_ms, release.closes_ms, now_ms)
+    return Emit(topics.ALLOCATIONS, release.node, stable_id(*told), now_ms, release)
 
 
 def left(job: JobRecord, attempt: Attempt, slots: list[Slot], at_ms: int, now_ms: int) -> list[Emit]:

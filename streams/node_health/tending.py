@@ -31,25 +31,26 @@ def with_facts(effects: Effects, now_ms: int) -> Effects:
         return effects
     if record.watch_until_ms and now_ms > record.watch_until_ms:
         record = replace(record, watch_until_ms=0)
-    facts = _facts(record, now_ms)
-    mark = fingerprint(_encode(replace(facts, at_ms=0)).hex())
+    facts = _facts(record)
+    mark = fingerprint(_encode(facts).hex())
     if mark == record.facts_told:
         return effects if record is effects.state else replace(effects, state=record)
     key = stable_id(record.node, "facts", mark.hex(), now_ms)
-    told = Emit(topics.CONDITIONS, record.cluster, key, now_ms, facts)
+    told = Emit(topics.CONDITIONS, record.cluster, key, now_ms, replace(facts, at_ms=now_ms))
     # What somebody did to the node explains how it stands now.
     acts = [emit for emit in effects.emits if isinstance(emit.data, Intervened)]
     rest = [emit for emit in effects.emits if not isinstance(emit.data, Intervened)]
     return replace(effects, state=replace(record, facts_told=mark), emits=[*acts, told, *rest])
 
 
-def _facts(record: NodeRecord, now_ms: int) -> NodeFacts:
+def _facts(record: NodeRecord) -> NodeFacts:
+    """Return where the node stands, at no time: only what changed is told."""
     standing, watched = record.standing, record.watch_until_ms > 0
     acts = [act for act in (record.down, record.drain, record.cordon) if act is not None]
     return NodeFacts(
         node=record.node,
         cluster=record.cluster,
-        at_ms=now_ms,
+        at_ms=0,
         state="available" if standing is None else standing.state,
         planned=standing is not None and standing.planned,
         gpus_total=record.gpus_total,
