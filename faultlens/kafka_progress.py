@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +14,7 @@ from faultlens.errors import WorldError
 from faultlens.kafka import Connection, consumer_config
 from faultlens.kafka_topics import state_topic
 
-_ANSWER_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 5.0
 _PATIENCE_SECONDS: Final = 120.0
 _READ_SECONDS: Final = 0.02
 _READ_AT_ONCE: Final = 10_000
@@ -25,7 +26,10 @@ Told = Callable[[bytes | None, bytes | None], Mapping[str, int] | None]
 
 @dataclass(frozen=True)
 class Behind:
-    """A record that waits: for `role`, or, where that is empty, for the transaction that wrote it to end."""
+    """A record that waits: for `role`, or, where that is empty, for the transaction that wrote it to end.
+
+    `offset` -1: no broker says whether there is one.
+    """
 
     role: str
     place: Place
@@ -35,6 +39,8 @@ class Behind:
         topic, number = self.place
         if self.role:
             return f"the role {self.role} has records of {topic}/{number} to read"
+        if self.offset < 0:
+            return f"no broker says up to where {topic}/{number} has records"
         return f"{topic}/{number} has records up to {self.offset} that nobody can read yet"
 
 
@@ -93,17 +99,29 @@ class LaneProgress:
 
     def _unread(self) -> Behind | None:
         """Return where more is written than was read here. Whoever is done has written before it said so."""
+        ends = self._written()
+        for place in self._places:
+            end = ends.get(place, -1)
+            if self._ends.get(place) != end:
+                return Behind("", place, end)
+        return None
+
+    def _written(self) -> dict[Place, int]:
+        """Return up to where each partition is written, without those of which no broker says so."""
         asked = [TopicPartition(*place, OFFSET_END) for place in self._places]
         try:
             answers = self._asker.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
         except KafkaException:
-            # A broker that goes takes its answer with it, and another one comes.
-            return Behind("", self._places[0], -1)
-        for answer in answers:
-            place = (answer.topic, answer.partition)
-            if answer.error is not None or self._ends.get(place) != answer.offset:
-                return Behind("", place, answer.offset)
-        return None
+            answers = []
+        ends = {(answer.topic, answer.partition): answer.offset for answer in answers if answer.error is None}
+        if len(ends) < len(asked):
+            self._ask_for_leaders()
+        return ends
+
+    def _ask_for_leaders(self) -> None:
+        """Learn who leads which partition: the client asks one that led it for a quarter of an hour by itself."""
+        with suppress(KafkaException):
+            self._asker.list_topics(timeout=_ANSWER_SECONDS)
 
     def _read_to_the_ends(self, places: Iterable[Place]) -> None:
         left, until_s = set(places), monotonic_s() + _PATIENCE_SECONDS
