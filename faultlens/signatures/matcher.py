@@ -1,10 +1,10 @@
-"""Finds signatures in a text: one pass says which can occur, and only those are looked for."""
+"""Finds signatures in a text: one pass says which can occur where, and only those are looked for, only there."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Any, Final
@@ -19,6 +19,8 @@ OCCURRENCES_KEPT: Final = 4
 # A gang's thousand ranks print the same tail; at most 8 KiB each, so the memory is bounded by 4 MiB.
 TEXTS_REMEMBERED: Final = 512
 
+# What one pass over so many bytes finds no trace of is not looked for in them; each pass costs some microseconds.
+_BLOCK_BYTES: Final = 1024
 # Of what matched in a long line so many characters are shown at least.
 _IN_VIEW: Final = 60
 _SENTENCE_END: Final = re.compile(rb"[.!?;](?=\s)")
@@ -71,6 +73,15 @@ class _Located:
         while position >= 0:
             self._starts.append(position + 1)
             position = self.data.find(b"\n", position + 1)
+
+    def blocks(self) -> Iterator[_Span]:
+        """Yield the text in pieces of whole lines, which no pattern but a quote's reaches across."""
+        begin = 0
+        for start in self._starts:
+            if start - begin >= _BLOCK_BYTES:
+                yield begin, start - 1
+                begin = start
+        yield begin, len(self.data)
 
     def line_number(self, position: int) -> int:
         return bisect_right(self._starts, position)
@@ -133,11 +144,14 @@ class _Compiled:
         if signatures:
             self._filter.Compile()
 
-    def candidates(self, data: bytes) -> Sequence[int]:
-        """Indexes of the signatures that can occur in the data, in their order."""
-        if not self.signatures:
-            return ()
-        return sorted(self._filter.Match(data, potential=True) or ())
+    def candidates(self, located: _Located) -> Mapping[int, Sequence[_Span]]:
+        """The blocks that each signature can occur in, by its index; none for quotes, which only mask others."""
+        found: dict[int, list[_Span]] = {}
+        for begin, end in located.blocks() if self.signatures else ():
+            for index in self._filter.Match(located.data[begin:end], potential=True) or ():
+                if self.signatures[index].role != "quote":
+                    found.setdefault(index, []).append((begin, end))
+        return found
 
 
 class SignatureSet:
@@ -162,9 +176,9 @@ class SignatureSet:
     def _scan_anew(self, text: str, where: Where) -> tuple[Match, ...]:
         compiled = self._compiled[where]
         located = _Located(normalise(text))
-        indexes = compiled.candidates(located.data)
         masks = _Masks(compiled, located)
-        matches = [match for index in indexes for match in _matches(compiled, index, located, masks)]
+        candidates = compiled.candidates(located)
+        matches = [match for index, blocks in candidates.items() for match in _matches(compiled, index, blocks, masks)]
         return tuple(sorted(matches, key=lambda match: (match.offset, match.id)))
 
 
@@ -173,13 +187,13 @@ class _Masks:
 
     def __init__(self, compiled: _Compiled, located: _Located) -> None:
         self._compiled = compiled
-        self._located = located
+        self.located = located
         self._of_line: dict[int, list[_Span]] = {}
 
     def cover(self, found: Any) -> bool:
         """Whether the match begins inside advice or a quote."""
         position = found.start()
-        line_number = self._located.line_number(position)
+        line_number = self.located.line_number(position)
         if line_number not in self._of_line:
             self._of_line[line_number] = list(self._around(line_number))
         return any(start <= position < end for start, end in self._of_line[line_number])
@@ -189,33 +203,36 @@ class _Masks:
 
         A quote masks what it matches, which may begin on the line before.
         """
-        data = self._located.data
-        before, begin = (self._located.line_start(number) for number in (max(line_number - 1, 1), line_number))
-        end = self._located.line_end(begin)
+        data = self.located.data
+        before, begin = (self.located.line_start(number) for number in (max(line_number - 1, 1), line_number))
+        end = self.located.line_end(begin)
         for found in self._compiled.advice.finditer(data, begin, end):
-            aside = self._located.aside_end(found.end() - 1)
-            yield found.start(), self._located.sentence_end(found.end()) if aside is None else max(aside, found.end())
+            aside = self.located.aside_end(found.end() - 1)
+            yield found.start(), self.located.sentence_end(found.end()) if aside is None else max(aside, found.end())
         for found in self._compiled.quotes.finditer(data, before, end):
             yield found.span()
 
 
-def _matches(compiled: _Compiled, index: int, located: _Located, masks: _Masks) -> Iterator[Match]:
+def _matches(compiled: _Compiled, index: int, blocks: Sequence[_Span], masks: _Masks) -> Iterator[Match]:
     signature = compiled.signatures[index]
-    if signature.role == "quote":
-        return
-    spans = list(compiled.patterns[index].finditer(located.data))
-    for found in _first_and_last(spans, masks if signature.role != "advice" else None):
-        yield _match(signature, compiled.groups[index], found, located)
+    pattern, data = compiled.patterns[index], masks.located.data
+
+    def bare(block: _Span) -> Iterator[Any]:
+        found = pattern.finditer(data, *block)
+        return (one for one in found if signature.role == "advice" or not masks.cover(one))
+
+    for found in _first_and_last(bare, blocks):
+        yield _match(signature, compiled.groups[index], found, masks.located)
 
 
-def _first_and_last(spans: Sequence[Any], masks: _Masks | None) -> list[Any]:
-    """The first and the last few that no mask covers; masks are looked for no further than that takes."""
-    first = list(islice((found for found in spans if masks is None or not masks.cover(found)), OCCURRENCES_KEPT))
+def _first_and_last(bare: Callable[[_Span], Iterable[Any]], blocks: Sequence[_Span]) -> list[Any]:
+    """The first and the last few of what the blocks hold; no more of it is looked for than that takes."""
+    first = list(islice((found for block in blocks for found in bare(block)), OCCURRENCES_KEPT))
     if len(first) < OCCURRENCES_KEPT:
         return first
-    later = takewhile(lambda found: found is not first[-1], reversed(spans))
-    last = list(islice((found for found in later if masks is None or not masks.cover(found)), OCCURRENCES_KEPT))
-    return first + last[::-1]
+    backwards = (found for block in reversed(blocks) for found in reversed(list(bare(block))))
+    later = takewhile(lambda found: found.start() > first[-1].start(), backwards)
+    return first + list(islice(later, OCCURRENCES_KEPT))[::-1]
 
 
 def _match(signature: Signature, groups: Mapping[str, int], found: Any, located: _Located) -> Match:
