@@ -9,15 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-import structlog
 import typer
 
+from faultlens.cli_bridge_looking import EveryOption, OnceOption, StateOption, look_until_stopped, place_of
 from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
-from faultlens.errors import ConfigurationError, UsageError, WorldError
-from faultlens.settings import data_directory
-from faultlens.stopping import told_to_stop
+from faultlens.errors import ConfigurationError, UsageError
 from producers.cloud.bridge import CloudBridge
 from producers.cloud.notices import Answer
 from producers.cloud.polling import METADATA, ask_aws_api
@@ -37,36 +35,23 @@ def cloud(  # noqa: PLR0913 - one parameter for each option of the command
         Path | None, typer.Option(metavar="FILE", help='With --from api: {"instance id": "node", …}.')
     ] = None,
     metadata_url: Annotated[str | None, typer.Option(hidden=True)] = None,
-    every_s: Annotated[float, typer.Option(min=1, max=3_600, help="Seconds between two looks.")] = 5.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    every_s: EveryOption = 5.0,
+    once: OnceOption = False,
     out: Out = None,
     brokers: Brokers = None,
-    state: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where it remembers what was told.", show_default=False)
-    ] = None,
+    state: StateOption = None,
 ) -> None:
     """Tell of planned maintenance, of spot capacity that is taken away, and of the provider's failed checks.
 
     That the provider says all is well clears no fault: what clears one is the node's own report.
     """
-    log = structlog.get_logger("faultlens.bridge")
     here = node or socket.gethostname()
-    place = state or data_directory() / "faultlens" / "bridge" / f"{provider}-{cluster}"
+    place = place_of(state, f"{provider}-{cluster}")
     ask = _asking(provider, source, here, nodes, metadata_url)
-    stop = told_to_stop()
     kept = Kept(place / "kept")
     with outlet(out, brokers, place / "spool") as events:
         bridge = CloudBridge(ask, events, kept, provider=provider, cluster=cluster)
-        while not stop.is_set():
-            try:
-                log.info("looked", new=bridge.poll(wall_ms()))
-            except WorldError as error:
-                if once:
-                    raise
-                log.warning("the provider could not be asked", error=str(error))
-            if once:
-                break
-            stop.wait(every_s)
+        look_until_stopped(lambda: {"new": bridge.poll(wall_ms())}, whom="the provider", every_s=every_s, once=once)
     kept.close()
 
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from faultlens.cli_bridge_looking import PrefixOption, StateOption, place_of
 from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError
-from faultlens.settings import data_directory
 from faultlens.stopping import told_to_stop
 
 
@@ -24,14 +24,10 @@ def kubernetes(
         typer.Option(metavar="FILE", help="How to reach it; otherwise as a pod's service account, or by $KUBECONFIG."),
     ] = None,
     all_pods: Annotated[bool, typer.Option("--all-pods", help="Tell of jobs that ask for no accelerator too.")] = False,
-    prefix: Annotated[
-        bool, typer.Option("--prefix", help="Names get CLUSTER: in front, for a second cluster.")
-    ] = False,
+    prefix: PrefixOption = False,
     out: Out = None,
     brokers: Brokers = None,
-    state: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where it remembers how far it has come.", show_default=False)
-    ] = None,
+    state: StateOption = None,
 ) -> None:
     """Tell of a cluster's jobs, nodes and devices, by watching its API server.
 
@@ -46,7 +42,7 @@ def kubernetes(
     from producers.kubernetes.telling import Names  # noqa: PLC0415
     from producers.kubernetes.translator import Translator  # noqa: PLC0415
 
-    place = state or data_directory() / "faultlens" / "bridge" / f"kubernetes-{cluster}"
+    place = place_of(state, f"kubernetes-{cluster}")
     stop = told_to_stop()
     kept = Kept(place / "kept")
     saved = kept.all()
