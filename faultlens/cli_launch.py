@@ -27,7 +27,7 @@ from producers.launcher.identity import Identity, identity_of
 from producers.launcher.launching import STALL_AFTER_S, Judge, Launcher, Options, Sink
 from producers.launcher.requeueing import queue_of
 from producers.launcher.telling import Ending
-from producers.launcher.watching import pattern_of
+from producers.launcher.watching import STEP_FIRST, pattern_of
 from slo.wording import printable
 
 _NOT_FOUND: Final = 127
@@ -48,6 +48,19 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
     progress_pattern: Annotated[
         str | None,
         typer.Option(metavar="REGEX", help=r"Lines of its output that tell a step, as in 'step (?P<step>\d+)'."),
+    ] = None,
+    checkpoint_pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            help="Lines that tell of a saved checkpoint: its step, perhaps its path and seconds.",
+        ),
+    ] = None,
+    progress_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Look for them in what is added to this file; alone: lines that begin with the step."
+        ),
     ] = None,
     stall_after_s: Annotated[
         float, typer.Option(min=10, max=86_400, help="Without progress for so long it is told to be stalled.")
@@ -70,11 +83,19 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
         retries=retries,
         job_events=job_events,
         stall_after_s=stall_after_s,
-        pattern=pattern_of(progress_pattern) if progress_pattern is not None else None,
+        progress_file=progress_file,
+        **_patterns(progress_pattern, checkpoint_pattern, is_file=progress_file is not None),
     )
     with _surroundings(who, out, brokers, verdict_wait_s) as (sink, judge):
         ending = _run(who, command, options, sink, judge)
     _end_as(ending.exit_code, ending.signal)
+
+
+def _patterns(steps: str | None, saves: str | None, *, is_file: bool) -> dict[str, Any]:
+    """Return what is looked for. UsageError: a pattern that is none, or names no step."""
+    steps = steps or (STEP_FIRST if is_file else None)
+    asked = {"steps": (steps, "--progress-pattern"), "saves": (saves, "--checkpoint-pattern")}
+    return {name: pattern_of(text, option) for name, (text, option) in asked.items() if text is not None}
 
 
 def _run(who: Identity, command: Sequence[str], options: Options, sink: Sink, judge: Judge) -> Ending:

@@ -21,11 +21,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from queue import SimpleQueue
+from types import MappingProxyType
 from typing import Any, Concatenate, Final, ParamSpec, Self
 
 VARIABLE: Final = "FAULTLENS_PROGRESS"
@@ -33,6 +34,10 @@ VARIABLE: Final = "FAULTLENS_PROGRESS"
 # without mixing their lines (PIPE_BUF).
 MAX_WAITING: Final = 1_000
 MAX_LINE_BYTES: Final = 4_096
+# Who takes part is told by one process alone; the contract's limit of a record.
+MAX_WORKERS_BYTES: Final = 256 << 10
+# The CloudEvents extension that says where a checkpoint lies.
+CHECKPOINT_PATH: Final = "checkpointpath"
 # Of a larger job only the slowest ranks are named, with the quantiles of all.
 MAX_RANKS: Final = 64
 SLOWEST_RANKS: Final = 16
@@ -137,15 +142,26 @@ class Progress:
 
     @_harmless
     def checkpoint(
-        self, step: int, duration_s: float, *, ok: bool = True, restored: bool = False, blocking: bool = True
+        self,
+        step: int,
+        duration_s: float,
+        *,
+        ok: bool = True,
+        restored: bool = False,
+        blocking: bool = True,
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Tell that a checkpoint of `step` was saved or restored just now; `blocking`: no steps were done meanwhile."""
+        """Tell that a checkpoint of `step` was saved or restored just now; `blocking`: no steps were done meanwhile.
+
+        `path`: where it lies, which the launcher hands to the next attempt (FAULTLENS_CHECKPOINT_PATH).
+        """
         data = {"step": int(step), "duration_s": float(duration_s), "ok": bool(ok)}
         flags = {"restored": bool(restored), "blocking": bool(blocking)}
-        self._tell("checkpoint", self._clock_ns(), data | flags)
+        where = {} if path is None else {CHECKPOINT_PATH: os.fspath(path)}
+        self._tell("checkpoint", self._clock_ns(), data | flags, where)
 
     @contextmanager
-    def saving(self, step: int, *, blocking: bool = True) -> Iterator[None]:
+    def saving(self, step: int, *, blocking: bool = True, path: str | os.PathLike[str] | None = None) -> Iterator[None]:
         """Tell of the checkpoint that the body saves and how long that took; a body that raises did not save it."""
         began = time.monotonic()
         try:
@@ -153,7 +169,20 @@ class Progress:
         except BaseException:
             self.checkpoint(step, time.monotonic() - began, ok=False, blocking=blocking)
             raise
-        self.checkpoint(step, time.monotonic() - began, blocking=blocking)
+        self.checkpoint(step, time.monotonic() - began, blocking=blocking, path=path)
+
+    @_harmless
+    def workers(self, nodes: Sequence[str]) -> None:
+        """Tell which workers take part: the node of each rank, in the order of ranks.
+
+        For elastic training, each time that its workers have met. The launcher knows who took part before, and tells
+        of those that are lost.
+        """
+        ranks: dict[str, list[int]] = {}
+        for rank, node in enumerate(nodes):
+            ranks.setdefault(str(node), []).append(rank)
+        slots = [{"node": node, "ranks": numbers} for node, numbers in ranks.items()]
+        self._tell("resized", self._clock_ns(), {"allocation": slots, "lost": []}, limit=MAX_WORKERS_BYTES)
 
     @_harmless
     def close(self, timeout_s: float = CLOSE_S) -> None:
@@ -167,7 +196,14 @@ class Progress:
         folded, self._folded = self._folded, _Folded()
         self._tell("progress", folded.at_ns, folded.fields())
 
-    def _tell(self, what: str, at_ns: int, data: dict[str, Any]) -> None:
+    def _tell(
+        self,
+        what: str,
+        at_ns: int,
+        data: dict[str, Any],
+        extension: Mapping[str, str] = MappingProxyType({}),
+        limit: int = MAX_LINE_BYTES,
+    ) -> None:
         """Hand a record on. Its id is new in every process, since a step may be done twice in one attempt."""
         record = {
             "specversion": "1.0",
@@ -177,10 +213,11 @@ class Progress:
             "subject": self._job_id,
             "time": (_EPOCH + timedelta(microseconds=at_ns // 1_000)).isoformat(timespec="milliseconds"),
             "data": {"job_id": self._job_id, "attempt": self._attempt} | data,
+            **extension,
         }
         line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
-        if len(line) > MAX_LINE_BYTES:
-            raise ValueError(f"a record of {len(line)} bytes is longer than {MAX_LINE_BYTES}")
+        if len(line) > limit:
+            raise ValueError(f"a record of {len(line)} bytes is longer than {limit}")
         self._writer.put(line)
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from faultlens.clock import SECOND_MS, moment_of
-from faultlens.codec import Decoder, Event
-from faultlens.errors import InvalidEventError, WorldError
-from faultlens.events import JobAttributed, JobCheckpoint, JobProgress, Stalled
-from faultlens.topics import TYPES
+from faultlens.codec import Event
+from faultlens.errors import WorldError
+from faultlens.events import JobAttributed, Stalled
 from producers.launcher import flight, telling
+from producers.launcher.hearing import Hearing
 from producers.launcher.identity import Identity, excluding
+from producers.launcher.lookout import Lookout
 from producers.launcher.process import Run
 from producers.launcher.retrying import Decision, decide
 from producers.launcher.telling import Ending
@@ -24,7 +25,6 @@ from producers.launcher.watching import Watch
 ALIVE_EVERY_S: Final = 60.0
 # Half of the ten minutes after which collectives time out.
 STALL_AFTER_S: Final = 300.0
-_FROM_TRAINING: Final = {name: kind for name, kind in TYPES.items() if kind.data in (JobProgress, JobCheckpoint)}
 
 
 class Sink(Protocol):
@@ -55,15 +55,17 @@ class Queue(Protocol):
 class Options(Struct, frozen=True, kw_only=True):
     """What was asked for: how many retries, and whether the job's own events are told or only this rank's exit.
 
-    `stall_after_s`: without progress for so long it is told to be stalled, once there was some; `pattern`: what in its
-    output is progress.
+    `stall_after_s`: without progress for so long it is told to be stalled, once there was some; `steps` and `saves`:
+    what is progress and what a saved checkpoint, in its output or in what is added to `progress_file`.
     """
 
     retries: int = 0
     job_events: bool = True
     alive_every_s: float = ALIVE_EVERY_S
     stall_after_s: float = STALL_AFTER_S
-    pattern: re.Pattern[str] | None = None
+    steps: Any = None
+    saves: Any = None
+    progress_file: Path | None = None
 
 
 class Launcher:
@@ -91,14 +93,11 @@ class Launcher:
         self._now_ms = now_ms
         self._say = say
         self._queue = queue
-        self._decode = Decoder(_FROM_TRAINING).decode
+        self._hearing = Hearing(who, self._tell, tells_sizes=options.job_events)
         self._tells_job = options.job_events and who.is_first
         self._alive_ms = 0
-        self._progress_ms: int | None = None
         self._stalled: Stalled | None = None
-        self._checkpoint: int | None = None
         self._causes: list[str] = []
-        self.unreadable = 0
 
     def run(self) -> Ending:
         """Run the command, again as long as the verdicts say so, and return how the last attempt ended."""
@@ -127,22 +126,38 @@ class Launcher:
 
     def _attempt(self, attempt: int, exclude: Sequence[str]) -> Ending:
         who = {"FAULTLENS_JOB_ID": self._who.job_id, "FAULTLENS_ATTEMPT": str(attempt)}
-        if self._checkpoint is not None:
-            who["FAULTLENS_CHECKPOINT_STEP"] = str(self._checkpoint)
-        self._progress_ms, self._stalled = None, None
+        saved = self._hearing.saved.environment() if self._hearing.saved is not None else {}
+        self._hearing.begin()
+        self._stalled = None
+        lookout = self._lookout(attempt)
         run = Run(
             self._command,
-            {**self._environment, **excluding(exclude), **who},
+            {**self._environment, **excluding(exclude), **saved, **who},
             now_ms=self._now_ms,
-            told=self._take_progress,
-            tick=lambda: self._sign_of_life(attempt),
-            watch=self._watching(attempt),
+            told=self._hearing.line,
+            tick=lambda: self._tick(lookout, attempt),
+            watch=lookout.printed,
         )
         if self._tells_job:
             self._tell(telling.allocated(self._who, attempt, self._now_ms()))
             self._tell(telling.started(self._who, attempt, self._now_ms()))
         self._alive_ms = self._now_ms()
-        return run.run()
+        try:
+            return run.run()
+        finally:
+            lookout.close()
+
+    def _lookout(self, attempt: int) -> Lookout:
+        """Return what looks for progress, on the rank that tells of the job."""
+        asked = self._options if self._tells_job else Options()
+        hearing = self._hearing
+        patterns = {"steps": asked.steps, "saves": asked.saves}
+        watch = Watch(self._who, attempt, told=hearing.event, now_ms=self._now_ms, **patterns)
+        return Lookout(watch, asked.progress_file)
+
+    def _tick(self, lookout: Lookout, attempt: int) -> None:
+        lookout.look()
+        self._sign_of_life(attempt)
 
     def _decide(self, attempt: int, ending: Ending, retries_left: int) -> Decision:
         """Tell how the attempt ended and decide what comes next; a job that is not ours to tell of is not retried."""
@@ -163,14 +178,6 @@ class Launcher:
             self._say(_told(attempt, ending, verdict, decision))
         return decision
 
-    def _watching(self, attempt: int) -> Callable[[int, bytes], None]:
-        """Return what looks for progress in the output; nothing does where no pattern was given."""
-        pattern = self._options.pattern
-        if pattern is None or not self._tells_job:
-            return lambda stream, data: None
-        watch = Watch(pattern, self._who, self._tell_progress, self._now_ms)
-        return lambda stream, data: watch.feed(stream, data, attempt)
-
     def _sign_of_life(self, attempt: int) -> None:
         if not self._tells_job:
             return
@@ -182,7 +189,7 @@ class Launcher:
             self._tell(telling.alive(self._who, attempt, now_ms, every_s, self._stalled))
 
     def _looks_stalled(self, now_ms: int) -> bool:
-        last_ms = self._progress_ms
+        last_ms = self._hearing.progress_ms
         return last_ms is not None and now_ms - last_ms >= self._options.stall_after_s * SECOND_MS
 
     def _recorded(self) -> Stalled:
@@ -190,31 +197,13 @@ class Launcher:
 
         Dumps are asked for each time, and those that are there by then are read the next time.
         """
-        since = moment_of(self._progress_ms or 0)
+        since = moment_of(self._hearing.progress_ms or 0)
         place = flight.place_of(self._environment)
         if place is None:
             return Stalled(since)
         suspects = flight.suspects(flight.read_dumps(place), self._who.ranks)
         flight.ask_for_dumps(self._environment, self._who.ranks)
         return Stalled(since, suspects)
-
-    def _take_progress(self, line: bytes) -> None:
-        """Pass on what the training says of itself; what is no such event is counted and dropped."""
-        try:
-            event = self._decode(line)
-        except InvalidEventError:
-            self.unreadable += 1
-            return
-        if event.subject == self._who.job_id:
-            if isinstance(event.data, JobCheckpoint) and event.data.ok:
-                self._checkpoint = event.data.step
-            self._tell_progress(event)
-        else:
-            self.unreadable += 1
-
-    def _tell_progress(self, event: Event) -> None:
-        self._progress_ms = max(self._progress_ms or 0, event.time_ms)
-        self._tell(event)
 
     def _tell(self, event: Event) -> None:
         self._sink.put(event)

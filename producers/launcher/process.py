@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from faultlens.clock import SECOND_MS
-from faultlens.progress import MAX_LINE_BYTES
+from faultlens.progress import MAX_WORKERS_BYTES
 from producers.launcher.capture import LOG_TAIL_BYTES, Capture
 from producers.launcher.redaction import redacted
 from producers.launcher.telling import Ending
@@ -116,7 +116,7 @@ class Run:
 
     def _take_progress(self, data: bytes) -> None:
         *lines, rest = (self._lines + data).split(b"\n")
-        self._lines = rest if len(rest) <= MAX_LINE_BYTES else b""
+        self._lines = rest if len(rest) <= MAX_WORKERS_BYTES else b""
         for line in lines:
             if line:
                 self._told(line)

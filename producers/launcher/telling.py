@@ -11,10 +11,12 @@ from faultlens.events import (
     JobAlive,
     JobAllocated,
     JobEnded,
+    JobResized,
     JobStarted,
     JobSubmitted,
     Outcome,
     RankExited,
+    Slot,
     Stalled,
 )
 from producers.launcher.identity import Identity
@@ -59,6 +61,12 @@ def started(who: Identity, attempt: int, at_ms: int) -> Event:
 def alive(who: Identity, attempt: int, at_ms: int, interval_s: float, stalled: Stalled | None = None) -> Event:
     """Return a sign of life, and since when it makes no progress, if it does not."""
     return _event(who, f"alive-{at_ms}", attempt, at_ms, JobAlive(who.job_id, attempt, interval_s, stalled))
+
+
+def resized(who: Identity, attempt: int, at_ms: int, allocation: tuple[Slot, ...], lost: tuple[Slot, ...]) -> Event:
+    """Return that the attempt goes on with other workers."""
+    data = JobResized(who.job_id, attempt, allocation, lost, reason="the workers met anew")
+    return _event(who, f"resized-{at_ms}", attempt, at_ms, data)
 
 
 def rank_exited(who: Identity, attempt: int, ending: Ending) -> Event:

@@ -190,6 +190,34 @@ def test_a_flood_passes_through_whole_in_bounded_memory(capfd: pytest.CaptureFix
     assert len((ending.log_tail or "").encode()) <= LOG_TAIL_BYTES
 
 
+FLOOD = """
+import os, sys
+def used():
+    fields = open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()
+    peak = [line.split()[1] for line in open(f"/proc/{os.getppid()}/status") if line.startswith("VmHWM")]
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(peak[0])
+line = (b"epoch 3 loss 0.123456789 " + b"x" * 74 + bytes([10])) * 655
+before = used()
+for _ in range(100_000_000 // len(line)):
+    left = memoryview(line)
+    while left:
+        left = left[os.write(1, left):]
+after = used()
+print(*(late - early for late, early in zip(after, before)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("asked", [(), ("--progress-pattern", r".*step (?P<step>\d+)")])
+def test_a_second_of_output_at_100_mb_costs_the_launcher_less_than_a_second_and_no_memory(
+    asked: tuple[str, ...],
+) -> None:
+    arguments = command(*asked, "--", sys.executable, "-c", FLOOD)
+    done = subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60, check=True)
+    cpu_s, grown_kib = map(float, done.stderr.split())
+    assert cpu_s < 1.0
+    assert grown_kib < 4 * 1_024
+
+
 def test_a_grandchild_that_keeps_the_output_open_does_not_hold_the_end_up() -> None:
     began = monotonic()
     wait = "import threading; threading.Event().wait(60)"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from faultlens.clock import wall_ms
 from faultlens.events import JobAttributed
+from faultlens.local_judge import LocalJudge
 from producers.launcher.launching import Launcher, Options
 from producers.launcher.requeueing import queue_of
 from producers.launcher.retrying import decide
@@ -84,3 +85,24 @@ def test_where_a_scheduler_has_the_job_it_is_put_back_and_not_run_here(slurm: di
 def test_without_a_scheduler_or_its_program_nothing_is_put_back(tmp_path: Path) -> None:
     assert queue_of({"PATH": str(tmp_path), "SLURM_JOB_ID": "77"}) is None
     assert queue_of({"PATH": os.environ["PATH"]}) is None
+
+
+@pytest.mark.parametrize(
+    ("last_words", "attempts", "said"),
+    [
+        ("ValueError: num_heads must divide hidden_size", 1, "user is to blame"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", 1, "it must run elsewhere"),
+        ("OSError: [Errno 116] Stale file handle", 3, "platform is to blame"),
+    ],
+)
+def test_a_mistake_is_not_repeated_a_broken_device_is_left_and_a_platform_s_fault_is_tried_again(
+    last_words: str, attempts: int, said: str
+) -> None:
+    heard = Heard()
+    code = f"import os, sys; print({last_words!r}, file=sys.stderr); exit(os.environ['FAULTLENS_ATTEMPT'] != '3')"
+    Launcher(
+        WHO, [sys.executable, "-c", code], os.environ, options=Options(retries=4), sink=heard, judge=LocalJudge(),
+        now_ms=wall_ms, say=heard.said.append,
+    ).run()  # fmt: skip
+    assert heard.types.count("ended") == attempts
+    assert said in heard.said[0]
