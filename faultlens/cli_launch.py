@@ -30,6 +30,21 @@ from producers.launcher.telling import Ending
 from producers.launcher.watching import STEP_FIRST, pattern_of
 from slo.wording import printable
 
+StepsOption = Annotated[
+    str | None, typer.Option(metavar="REGEX", help=r"Lines of its output that tell a step, as in 'step (?P<step>\d+)'.")
+]
+SavesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX", help="Lines that tell of a saved checkpoint: its step, perhaps its path and seconds."
+    ),
+]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Look for them in what is added to this file; alone: lines that begin with the step."
+    ),
+]
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
@@ -45,23 +60,9 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
             "--job-events/--no-job-events", help="Tell of the job, or (where a bridge does) only of this rank."
         ),
     ] = True,
-    progress_pattern: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help=r"Lines of its output that tell a step, as in 'step (?P<step>\d+)'."),
-    ] = None,
-    checkpoint_pattern: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX",
-            help="Lines that tell of a saved checkpoint: its step, perhaps its path and seconds.",
-        ),
-    ] = None,
-    progress_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Look for them in what is added to this file; alone: lines that begin with the step."
-        ),
-    ] = None,
+    progress_pattern: StepsOption = None,
+    checkpoint_pattern: SavesOption = None,
+    progress_file: FileOption = None,
     stall_after_s: Annotated[
         float, typer.Option(min=10, max=86_400, help="Without progress for so long it is told to be stalled.")
     ] = STALL_AFTER_S,
