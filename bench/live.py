@@ -1,6 +1,7 @@
-"""What a worker of the node role takes for a report, and how soon a failure has its first verdict, on a real Kafka.
+"""What live workers take, beside what others take, and how soon they answer, on a real Kafka.
 
-Run: python bench/live.py [--nodes 100000] [--seconds 30]. Needs Java 17; the broker's jars are fetched once.
+Run: python bench/live.py [--nodes 100000] [--seconds 60] [--peers build/peers]. Needs Java 17; the broker's jars are
+fetched once, and so is what it is compared with, into an environment of its own; `--peers ''` leaves that out.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Event, Thread
 from time import monotonic, sleep
+from typing import Self
 
 import confluent_kafka as ck
 
+from bench.peers.beside import beside, environment
 from faultlens import topics
 from faultlens.clock import wall_ms
 from faultlens.codec import encode, event_of
 from faultlens.events import Check, JobAllocated, JobEnded, JobStarted, JobSubmitted, NodeHealth, Slot
-from faultlens.kafka import Connection, producer_config
+from faultlens.kafka import Connection, consumer_config, producer_config
 from faultlens.kafka_progress import LaneProgress
 from faultlens.kafka_topics import plans
 from faultlens.local_roles import READS
@@ -28,10 +32,13 @@ from faultlens.topics import TYPES
 from streams.live.changelog import offsets_of
 from tests.kafka.cluster import Cluster
 from tests.kafka.jars import jars
-from tests.kafka.living import Worker, consumed, fresh_topics, until
+from tests.kafka.living import Worker, asked, faultlens, free_port, fresh_topics, running, until
 
 PARTITIONS = 16
 INTERVAL_S = 30
+TURNS = 2
+JOBS_A_SECOND = 2
+PATIENCE_S = 600
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 CHECKS = tuple(Check(name, "gpu", "pass") for name in ("gpu_count", "driver_responds", "ecc", "nvlink", "pcie"))
 
@@ -68,41 +75,6 @@ def cpu_s(worker: Worker) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
 
 
-def caught_up(progress: LaneProgress) -> bool:
-    return progress.behind() is None
-
-
-def catching_up(cluster: Cluster, directory: Path, nodes: int) -> dict[str, float]:
-    """Two reports of every node lie there: what does a worker take to read them all?"""
-    fresh_topics(cluster, PARTITIONS)
-    producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
-    for turn in range(2):
-        for number in range(nodes):
-            send(producer, *report(number, turn))
-    producer.flush()
-    worker = Worker(cluster, "node", directory / "node.log")
-    partitions = {plan.name: plan.partitions for plan in plans(PARTITIONS)}
-    progress = LaneProgress(Connection(cluster.bootstrap), {"node": READS["node"]}, partitions, offsets_of)
-    worker.start()
-    until(lambda: "lanes are ours" in worker.said())
-    began_s, before_s = monotonic(), cpu_s(worker)
-    until(lambda: not any(behind and behind.place[0] == topics.NODE_EVENTS for behind in [progress.behind()]), 600)
-    took_s, used_s = monotonic() - began_s, cpu_s(worker) - before_s
-    worker.end(signal.SIGKILL)
-    began_s = monotonic()
-    worker.start()
-    until(lambda: worker.said().count("lanes are ours") > 1)
-    until(lambda: caught_up(progress), 600)
-    loaded_s = monotonic() - began_s
-    worker.end()
-    return {
-        "reports": 2 * nodes,
-        "cpu_us_a_report": round(1e6 * used_s / (2 * nodes), 1),
-        "reports_a_second": round(2 * nodes / took_s),
-        "seconds_from_kill_to_caught_up": round(loaded_s, 1),
-    }
-
-
 def send(producer: ck.Producer, topic: str, key: str, value: bytes) -> None:
     while True:
         try:
@@ -113,56 +85,168 @@ def send(producer: ck.Producer, topic: str, key: str, value: bytes) -> None:
             return
 
 
-def at_load(cluster: Cluster, directory: Path, nodes: int, seconds: int) -> dict[str, float]:
-    """All roles run while every node reports every 30 s and a job fails each second."""
-    fresh_topics(cluster, PARTITIONS)
-    workers = [Worker(cluster, role, directory / f"{role}.log") for role in ("node", "job", "context", "objectives")]
-    for worker in workers:
-        worker.start()
-    until(lambda: all("lanes are ours" in worker.said() for worker in workers))
+class Watch:
+    """Hears of verdicts as somebody does who waits for them: `heard_ms` says when each job's first one came."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.heard_ms: dict[str, int] = {}
+        self._consumer = ck.Consumer(consumer_config(Connection(cluster.bootstrap), "bench") | {"fetch.wait.max.ms": 5})
+        self._consumer.assign([ck.TopicPartition(topics.ATTRIBUTIONS, n, 0) for n in range(PARTITIONS)])
+        self._over = Event()
+        self._thread = Thread(target=self._hear, name="watch")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _hear(self) -> None:
+        while not self._over.is_set():
+            message = self._consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                self.heard_ms.setdefault((message.key() or b"").decode(), wall_ms())
+
+
+# --- from nothing ----------------------------------------------------------------------------------------
+
+
+def from_nothing(cluster: Cluster, directory: Path) -> dict[str, float]:
+    """A cluster without a topic: how long until a failure that is told as soon as it can be has its first verdict?"""
+    began_s = monotonic()
+    faultlens("topics", "create", "--partitions", str(PARTITIONS), "--brokers", cluster.bootstrap)
+    made_s = monotonic() - began_s
     producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
-    rate, number, used_s = nodes // INTERVAL_S, 0, [cpu_s(worker) for worker in workers]
-    for second in range(seconds):
-        due_s = monotonic() + 1.0
-        for _ in range(rate):
-            send(producer, *report(number % nodes, number // nodes))
-            number += 1
-        for said in failing_job(second, nodes):
+    workers = [Worker(cluster, "all", directory / "first.log")]
+    with running(workers), Watch(cluster) as watch:
+        for said in failing_job(0, 1):
             send(producer, *said)
-        producer.flush(10)
-        sleep(max(0.0, due_s - monotonic()))
-    used_s = [cpu_s(worker) - before for worker, before in zip(workers, used_s, strict=True)]
-    until(lambda: len(consumed(cluster, topics.ATTRIBUTIONS)) >= seconds)
-    for worker in workers:
-        worker.end()
-    ended = {
-        m.key(): m.timestamp()[1] for m in consumed(cluster, topics.JOB_EVENTS) if b"job.ended" in (m.value() or b"")
-    }
-    first: dict[bytes, int] = {}
-    for message in consumed(cluster, topics.ATTRIBUTIONS):
-        first.setdefault(message.key(), message.timestamp()[1])
-    waits = sorted(first[key] - ended[key] for key in first)
+        producer.flush()
+        until(lambda: watch.heard_ms, PATIENCE_S, pause_s=0.02)
+        took_s = monotonic() - began_s
+    return {"topics_s": round(made_s, 1), "first_verdict_s": round(took_s, 1)}
+
+
+# --- catching up, and being started anew -----------------------------------------------------------------
+
+
+def catching_up(cluster: Cluster, directory: Path, nodes: int) -> dict[str, float]:
+    """Two reports of every node lie there: what does a worker take to read them all, and how long to come back?"""
+    port = free_port()
+    worker = Worker(cluster, "node", directory / "node.log", "--metrics", f"127.0.0.1:{port}", "--session-s", "6")
+    partitions = {plan.name: plan.partitions for plan in plans(PARTITIONS)}
+    progress = LaneProgress(Connection(cluster.bootstrap), {"node": READS["node"]}, partitions, offsets_of)
+    worker.start()
+    until(lambda: "lanes are ours" in worker.said())
+    began_s, before_s = monotonic(), cpu_s(worker)
+    until(lambda: not any(behind and behind.place[0] == topics.NODE_EVENTS for behind in [progress.behind()]), 600)
+    took_s, used_s = monotonic() - began_s, cpu_s(worker) - before_s
+    progress.close()
+    records = TURNS * nodes
+    found = {"records_a_second": round(records / took_s), "cpu_us_a_record": round(1e6 * used_s / records, 1)}
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        worker.end(how)
+        began_s = monotonic()
+        worker.start()
+        until(lambda: asked(port, "/readyz") == "ok\n", PATIENCE_S)
+        found[f"ready_s_after_{how.name.lower()}"] = round(monotonic() - began_s, 1)
+    worker.end()
+    return found
+
+
+def fill(cluster: Cluster, nodes: int) -> None:
+    """Let every node report twice."""
+    producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
+    for turn in range(TURNS):
+        for number in range(nodes):
+            send(producer, *report(number, turn))
+    producer.flush()
+
+
+# --- under load ------------------------------------------------------------------------------------------
+
+
+def at_load(cluster: Cluster, directory: Path, nodes: int, seconds: int) -> dict[str, float]:
+    """All roles run while every node reports every 30 s and jobs fail: what do they take, and how soon do they say?"""
+    workers = [Worker(cluster, role, directory / f"{role}.log") for role in READS]
+    producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
+    ended_ms: dict[str, int] = {}
+    with running(workers), Watch(cluster) as watch:
+        until(lambda: all("lanes are ours" in worker.said() for worker in workers))
+        # Once every node has reported they are all known, as on any day but the first.
+        play(producer, nodes, INTERVAL_S, {})
+        before_s = [cpu_s(worker) for worker in workers]
+        play(producer, nodes, seconds, ended_ms)
+        used_s = [cpu_s(worker) - before for worker, before in zip(workers, before_s, strict=True)]
+        until(lambda: ended_ms.keys() <= watch.heard_ms.keys(), PATIENCE_S)
+    waits = sorted(watch.heard_ms[job] - ended for job, ended in ended_ms.items())
     return {
-        "reports_a_second": rate,
-        "verdict_ms_p50": waits[len(waits) // 2],
-        "verdict_ms_p99": waits[min(len(waits) - 1, len(waits) * 99 // 100)],
+        "reports_a_second": nodes // INTERVAL_S,
+        "failures": len(waits),
+        "verdict_ms_p50": share(waits, 0.5),
+        "verdict_ms_p99": share(waits, 0.99),
         **{f"{worker.role}_cores": round(used / seconds, 3) for worker, used in zip(workers, used_s, strict=True)},
+        "all_cores": round(sum(used_s) / seconds, 3),
     }
+
+
+def share(waits: Sequence[int], part: float) -> int:
+    return waits[min(len(waits) - 1, int(len(waits) * part))]
+
+
+def play(producer: ck.Producer, nodes: int, seconds: int, ended_ms: dict[str, int]) -> None:
+    """Send what a fleet says in so many seconds, spread over each; `ended_ms`: when each failing job ended."""
+    rate = nodes // INTERVAL_S
+    pieces = 10
+    began_s, number = monotonic(), 0
+    for piece in range(seconds * pieces):
+        while number < rate * (piece + 1) // pieces:
+            send(producer, *report(number % nodes, wall_ms()))
+            number += 1
+        if seconds != INTERVAL_S and piece % (pieces // JOBS_A_SECOND) == 0:
+            fail(producer, piece, nodes, ended_ms)
+        producer.poll(0)
+        sleep(max(0.0, began_s + (piece + 1) / pieces - monotonic()))
+    producer.flush(10)
+
+
+def fail(producer: ck.Producer, piece: int, nodes: int, ended_ms: dict[str, int]) -> None:
+    for topic, job, value in failing_job(piece, nodes):
+        send(producer, topic, job, value)
+        ended_ms[job] = wall_ms()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=100_000)
-    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--peers", default="build/peers")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        cluster = Cluster(Path(directory) / "kafka", jars())
+    python = environment(Path(chosen.peers).absolute()) if chosen.peers else None
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        cluster = Cluster(directory / "kafka", jars())
         try:
             cluster.start()
-            print(json.dumps(catching_up(cluster, Path(directory), chosen.nodes), indent=2))
-            print(json.dumps(at_load(cluster, Path(directory), chosen.nodes, chosen.seconds), indent=2))
+            tell("from nothing", from_nothing(cluster, directory))
+            fresh_topics(cluster, PARTITIONS)
+            fill(cluster, chosen.nodes)
+            records = TURNS * chosen.nodes
+            if python is not None:
+                place = (python, cluster.bootstrap, topics.NODE_EVENTS)
+                tell("peers", beside(*place, records=records, partitions=PARTITIONS))
+            tell("the node role", catching_up(cluster, directory, chosen.nodes))
+            fresh_topics(cluster, PARTITIONS)
+            tell("at load", at_load(cluster, directory, chosen.nodes, chosen.seconds))
         finally:
             cluster.close()
+
+
+def tell(what: str, found: object) -> None:
+    print(json.dumps({what: found, "load": os.getloadavg()[0]}), flush=True)
 
 
 if __name__ == "__main__":

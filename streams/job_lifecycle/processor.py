@@ -126,7 +126,9 @@ class JobLifecycleProcessor:
         touched = [attempt.attempt]
         if isinstance(event.data, _CONCERN_EARLIER):
             touched += [n for n in job.attempts if not _at_rest(known, job.attempts[n], context, now_ms)]
-        return self._followed(known, job, touched, emits + findings, context, now_ms)
+        # Nodes' lanes say when they learnt a thing; other records are about what happens now.
+        learnt_ms = min(event.time_ms, now_ms) if isinstance(event.data, _INTERNAL) else now_ms
+        return self._followed(known, job, touched, emits + findings, context, now_ms, learnt_ms=learnt_ms)
 
     def on_time(self, key: str, now_ms: int, context: Context, state: Struct) -> Effects:
         """Return what is due: ends nobody reported, final verdicts, words sent again, hourly ledgers."""
@@ -174,12 +176,21 @@ class JobLifecycleProcessor:
     # --- what every step ends with ---------------------------------------------------------------------
 
     def _followed(
-        self, known: JobRecord, job: JobRecord, touched: list[int], emits: list[Emit], context: Context, now_ms: int
+        self,
+        known: JobRecord,
+        job: JobRecord,
+        touched: list[int],
+        emits: list[Emit],
+        context: Context,
+        now_ms: int,
+        *,
+        learnt_ms: int | None = None,
     ) -> Effects:
         """Return the effects with the ends, verdicts, ledgers and samples of the touched attempts up to date.
 
         `known` is the job before the step: what of it is the same object still is as it was left. How an attempt
-        failed bears on the verdicts of those after it, and on what their recovery is charged to.
+        failed bears on the verdicts of those after it, and on what their recovery is charged to. `learnt_ms`: since
+        when what the step is about was known to whoever told us (None: since now).
         """
         before, due = job, set(touched)
         job, more = self._looked_at(known, job, due, context, now_ms)
@@ -187,7 +198,7 @@ class JobLifecycleProcessor:
             job, others = self._looked_at(known, job, job.attempts.keys() - due, context, now_ms)
             more += others
         emits = [*emits, *more]
-        job, capacity = serving.served(resting.bounded(job), now_ms)
+        job, capacity = serving.served(resting.bounded(job), now_ms if learnt_ms is None else learnt_ms)
         emits = [*emits, *capacity]
         emits = [*emits, *preempting.answered(before, job, now_ms)] if job.asked else emits
         return Effects(job, alarming.alarmed(emits), self._next_wake(job, now_ms))

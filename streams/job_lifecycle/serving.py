@@ -22,14 +22,15 @@ TOLD_EVERY_MS: Final = HOUR_MS
 _BY_WILL: Final = frozenset({"succeeded", "cancelled"})
 
 
-def served(job: JobRecord, now_ms: int) -> tuple[JobRecord, list[Emit]]:
-    """Return the job with its serving capacity told up to `now_ms`, if that is due or has changed.
+def served(job: JobRecord, learnt_ms: int) -> tuple[JobRecord, list[Emit]]:
+    """Return the job with its serving capacity told up to `learnt_ms`, if that is due or has changed.
 
-    It is told in the lane's time, as it was known: what is heard late counts from when it is heard, so that no moment
-    is told twice.
+    It is told as it was known: what the world tells late counts from when it is heard, and what a node's lane says
+    from when that lane learnt it, however late it is read here. No moment is told twice: what is told already stays.
     """
     if job.workload != "inference" or not job.cluster:
         return job, []
+    now_ms = learnt_ms if job.serving is None else max(learnt_ms, job.serving.since_ms)
     before, after = job.serving, _serving(job, now_ms)
     if before is None:
         return replace(job, serving=after), []

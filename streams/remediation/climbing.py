@@ -83,7 +83,7 @@ def _cleared(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard
     if is_bad(incident, card):
         gone_back = incident.stage == "returning"
         return replace(incident, cleared_ms=None, stage="climbing" if gone_back else incident.stage, proven=False)
-    return incident if incident.cleared_ms is not None else replace(incident, cleared_ms=desk.now_ms)
+    return incident if incident.cleared_ms is not None else replace(incident, cleared_ms=desk.learnt_ms)
 
 
 # --- up ------------------------------------------------------------------------------------------------

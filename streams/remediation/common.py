@@ -112,9 +112,9 @@ def _touched(entry: Open[PlatformRollout], facts: NodeFacts, trait: Trait, *, si
 
 def _noted(desk: Desk, domain: Domain, family: str, node: str, since_ms: int) -> Recent:
     recent = desk.recent(f"{domain.name}|{family}")
-    oldest_ms = -_NEVER_MS if recent.incident is not None else desk.now_ms - domain.window_ms
+    oldest_ms = -_NEVER_MS if recent.incident is not None else desk.learnt_ms - domain.window_ms
     at_ms = {name: at for name, at in recent.at_ms.items() if at >= oldest_ms}
-    at_ms[node] = max(since_ms, at_ms.get(node, since_ms)) if domain.at_once else desk.now_ms
+    at_ms[node] = max(since_ms, at_ms.get(node, since_ms)) if domain.at_once else desk.learnt_ms
     recent = replace(recent, at_ms=dict(list(at_ms.items())[-RECENT_MAX:]))
     desk.put(recent)
     return recent
@@ -126,7 +126,7 @@ def _opened(desk: Desk, domain: Domain, recent: Recent, trait: Trait) -> Inciden
     if route is None:
         return None
     begun = desk.begun(
-        stable_id(desk.cluster, domain.name, family, desk.now_ms), route, trait, min(recent.at_ms.values())
+        stable_id(desk.cluster, domain.name, family, desk.learnt_ms), route, trait, min(recent.at_ms.values())
     )
     incident = replace(begun, domain=domain.name, rollout_id=domain.rollout, count=0)
     desk.put(replace(recent, incident=incident.id))
@@ -158,7 +158,7 @@ def _with(desk: Desk, incident: IncidentCard, node: str, commands: tuple[str, ..
         incident,
         members=known,
         member_count=incident.member_count + 1,
-        last_ms=desk.now_ms,
+        last_ms=max(incident.last_ms, desk.learnt_ms),
         count=incident.count + 1,
         severity=max(incident.severity, *(trait.severity for trait in card.traits), 0),
         evidence=tuple(dict.fromkeys((*incident.evidence, *(t.evidence for t in card.traits))))[:EVIDENCE_MAX],

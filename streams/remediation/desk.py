@@ -39,11 +39,24 @@ _Kind = TypeVar("_Kind", bound=Struct)
 
 
 class Desk:
-    """One step on one cluster at `now_ms`. `replayed`: nobody carries out what is decided here."""
+    """One step on one cluster at `now_ms`. `replayed`: nobody carries out what is decided here.
 
-    def __init__(self, cluster: str, shelf: Shelf, now_ms: int, policy: Policy, *, replayed: bool = False) -> None:
+    `learnt_ms`: when what the step is about was learnt by whoever told us, which other lanes may have said late.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        shelf: Shelf,
+        now_ms: int,
+        policy: Policy,
+        *,
+        learnt_ms: int | None = None,
+        replayed: bool = False,
+    ) -> None:
         self.cluster = cluster
         self.now_ms = now_ms
+        self.learnt_ms = now_ms if learnt_ms is None else min(now_ms, learnt_ms)
         self.policy = policy
         self.replayed = replayed
         # Whether something that was out came back in this step: others may wait for that.
@@ -70,7 +83,7 @@ class Desk:
             severity=trait.severity,
             rule=route.name,
             first_ms=first_ms,
-            last_ms=self.now_ms,
+            last_ms=self.learnt_ms,
             policy=self.policy.version,
             faults=(trait.fault,),
         )

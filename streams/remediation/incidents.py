@@ -112,6 +112,9 @@ def taken_up(desk: Desk, node: str, trait: Trait) -> None:
         shared = common.shared_by(desk, node, trait)
         if shared is None:
             advance(desk, _joined(desk, incident, trait))
+        elif desk.node(node).incident == shared.id:
+            # It was gathered with the others when what they share began: just now, with this fault of it.
+            common.turned(desk, shared)
         else:
             close(desk, incident, f"part of {shared.id}", remember=False)
             common.joined(desk, shared, node)
@@ -144,7 +147,7 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
         not_before_ms=_announced_by_ms(desk, worst),
     )
     if desk.incident(incident.id) is not None:
-        incident = replace(incident, id=stable_id(incident.id, desk.now_ms))
+        incident = replace(incident, id=stable_id(incident.id, desk.learnt_ms))
     routed = _routed(desk, incident, card)
     if routed is None:
         return None
@@ -163,19 +166,19 @@ def open_return(desk: Desk, node: str) -> None:
     card = desk.node(node)
     incident = IncidentCard(
         cluster=desk.cluster,
-        id=stable_id(desk.cluster, node, "return", desk.now_ms),
+        id=stable_id(desk.cluster, node, "return", desk.learnt_ms),
         route="return",
         ladder="",
         cause="platform.remediation",
         cause_class="platform",
         severity=0,
         rule="return",
-        first_ms=desk.now_ms,
-        last_ms=desk.now_ms,
+        first_ms=desk.learnt_ms,
+        last_ms=desk.learnt_ms,
         node=node,
         policy=desk.policy.version,
         stage="verifying",
-        cleared_ms=desk.now_ms,
+        cleared_ms=desk.learnt_ms,
     )
     fleet.keep(desk, replace(card, incident=incident.id))
     desk.tend(Tended(node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=incident.id))

@@ -91,8 +91,9 @@ class RemediationProcessor:
 
     def on_event(self, event: Event, now_ms: int, context: Context, state: Shelf) -> Effects:
         """Return what follows from one record about the cluster."""
-        desk = self._desk(event.subject, state, now_ms)
-        if event.type in topics.INPUT_TYPES and _is_known(desk, event):
+        told_by_us = event.type not in topics.INPUT_TYPES
+        desk = self._desk(event.subject, state, now_ms, event.time_ms if told_by_us else None)
+        if not told_by_us and _is_known(desk, event):
             return Effects(None, duplicate=True)
         self._steps[type(event.data)](desk, event, event.data)
         return _settled(desk)
@@ -114,8 +115,8 @@ class RemediationProcessor:
         """Return nothing: all is told when it is decided."""
         return Effects(None)
 
-    def _desk(self, cluster: str, shelf: Shelf, now_ms: int) -> Desk:
-        return Desk(cluster, shelf, now_ms, self._policy, replayed=self._replayed)
+    def _desk(self, cluster: str, shelf: Shelf, now_ms: int, learnt_ms: int | None = None) -> Desk:
+        return Desk(cluster, shelf, now_ms, self._policy, learnt_ms=learnt_ms, replayed=self._replayed)
 
 
 # --- what every step ends with ---------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class IncidentCard(Struct, frozen=True, omit_defaults=True, tag="incident"):
     since `waits_ms`. `acted_ms`: when what was done last ended; `cleared_ms`: since when nothing is wrong any more.
     `floor`: the repair that did not last and what is milder is left out. `done`: steps that need not be done again.
     `trend`: it is only about what wears out.
-    `due_ms`: when to look at it without news; `told` stands for what was published last.
+    `due_ms`: when to look at it without news; `told` stands for what was published last, `tellings` counts that.
     """
 
     cluster: str
@@ -167,6 +167,7 @@ class IncidentCard(Struct, frozen=True, omit_defaults=True, tag="incident"):
     trend: bool = False
     due_ms: int | None = None
     told: bytes = b""
+    tellings: int = 0
     closed_ms: int = 0
     closed_because: str | None = None
 

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from faultlens.kafka import Connection, Identity, client_config, consumer_config, producer_config
 from tests.kafka.cluster import Cluster
+from tests.kafka.tokens import token_provider
 
 ck = pytest.importorskip("confluent_kafka", reason="the Kafka client is not installed (extra `stream`)")
 admin: Any = pytest.importorskip("confluent_kafka.admin", reason="the Kafka client is not installed (extra `stream`)")
@@ -36,6 +37,15 @@ def test_a_record_goes_out_encrypted_and_comes_back_in_the_open(kafka: Cluster) 
     message = consumer.poll(30)
     consumer.close()
     assert (message.key(), message.value()) == (b"key", b"told")
+
+
+def test_who_shows_a_token_of_a_provider_is_let_in(kafka: Cluster) -> None:
+    with token_provider() as provider:
+        identity = Identity("OAUTHBEARER", "worker", SecretStr("hunter2"), provider.url, "kafka")
+        connection = Connection(kafka.token_bootstrap, "sasl_ssl", identity, kafka.certificates.ca)
+        found = admin.AdminClient(client_config(connection)).list_topics(timeout=30)
+        assert len(found.brokers) == kafka.size
+    assert {asked["client"] for asked in provider.asked} == {"worker:hunter2"}
 
 
 @pytest.mark.parametrize("what", ["password", "authority"])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
@@ -16,7 +13,8 @@ from faultlens.cli import main
 from faultlens.kafka import Connection, client_config, producer_config
 from faultlens.murmur2 import partition_of
 from tests.kafka.cluster import Cluster
-from tests.kafka.living import Worker, consumed, fresh_topics, running, until
+from tests.kafka.living import Worker, asked, consumed, free_port, fresh_topics, running, until
+from tests.kafka.tokens import token_provider
 
 ck: Any = pytest.importorskip("confluent_kafka", reason="the Kafka client is not installed (extra `stream`)")
 admin: Any = pytest.importorskip("confluent_kafka.admin", reason="the Kafka client is not installed (extra `stream`)")
@@ -41,19 +39,6 @@ def secured(kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setitem(os.environ, f"FAULTLENS_{name}", str(value))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
-
-
-def asked(port: int, path: str) -> str:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return str(answer.read().decode())
-    except (URLError, OSError):
-        return ""
-
-
 def test_a_worker_over_tls_takes_its_lanes_ticks_and_is_seen(kafka: Cluster, secured: None, tmp_path: Path) -> None:
     fresh_topics(kafka, 2)
     port = free_port()
@@ -74,6 +59,27 @@ def test_a_worker_over_tls_takes_its_lanes_ticks_and_is_seen(kafka: Cluster, sec
     ticks = [message for message in consumed(kafka, topics.NODE_EVENTS) if not message.value()]
     assert {message.partition() for message in ticks} == {0, 1}
     assert len(consumed(kafka, topics.DEAD_LETTERS)) == 1
+
+
+def test_a_worker_that_shows_tokens_takes_its_lanes(
+    kafka: Cluster, secured: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh_topics(kafka, 2)
+    port = free_port()
+    with token_provider() as provider:
+        for name, value in {
+            "BROKERS": kafka.token_bootstrap,
+            "KAFKA_MECHANISM": "OAUTHBEARER",
+            "KAFKA_TOKEN_URL": provider.url,
+        }.items():
+            monkeypatch.setenv(f"FAULTLENS_{name}", value)
+        worker = Worker(None, "node", tmp_path / "log", "--metrics", f"127.0.0.1:{port}")
+        with running([worker]):
+            until(lambda: asked(port, "/readyz") == "ok\n")
+            until(lambda: len(consumed(kafka, topics.NODE_EVENTS)) >= 2)
+            assert worker.end() == 0, worker.said()
+        assert {each["client"] for each in provider.asked} == {f"{kafka.user}:{kafka.password}"}
+    assert not [token for token in provider.given if token in worker.said()]
 
 
 def test_a_worker_refuses_topics_that_are_not_as_they_must_be(kafka: Cluster, tmp_path: Path) -> None:

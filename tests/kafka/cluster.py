@@ -34,10 +34,11 @@ appender.out.layout.pattern = %d{ISO8601} %p %c{1} %m%n
 
 @dataclass(frozen=True)
 class Ports:
-    """Where a broker listens: without security, with TLS and SCRAM, for the other controllers."""
+    """Where a broker listens: without security, with TLS and SCRAM, with TLS and tokens, for the other controllers."""
 
     plain: int
     secure: int
+    token: int
     controller: int
 
 
@@ -150,6 +151,11 @@ class Cluster:
         return ",".join(f"localhost:{ports.secure}" for ports in self._ports.values())
 
     @property
+    def token_bootstrap(self) -> str:
+        """The brokers' addresses with TLS and OAUTHBEARER, where tokens need no signature."""
+        return ",".join(f"localhost:{ports.token}" for ports in self._ports.values())
+
+    @property
     def size(self) -> int:
         """How many brokers there are, running or not: the replication that topics can have."""
         return len(self._ports)
@@ -202,6 +208,7 @@ class Cluster:
         voters = ",".join(f"{n}@127.0.0.1:{p.controller}" for n, p in self._ports.items())
         copies, in_sync = self.size, min(2, self.size)
         public = f"PLAINTEXT://127.0.0.1:{ports.plain},SASL_SSL://localhost:{ports.secure}"
+        public += f",TOKEN://localhost:{ports.token}"
         return f"""
 process.roles=broker,controller
 node.id={number}
@@ -210,10 +217,13 @@ listeners={public},CONTROLLER://127.0.0.1:{ports.controller}
 advertised.listeners={public}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,TOKEN:SASL_SSL
 sasl.enabled.mechanisms=SCRAM-SHA-512
 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=\
 org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.token.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.token.oauthbearer.sasl.jaas.config=\
+org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
 ssl.keystore.type=PEM
 ssl.keystore.location={self.certificates.server}
 ssl.truststore.type=PEM
@@ -244,8 +254,8 @@ def _tied() -> list[str]:
 
 
 def _free_ports(brokers: int) -> list[Ports]:
-    with _held(3 * brokers) as ports:
-        return [Ports(*ports[n : n + 3]) for n in range(0, len(ports), 3)]
+    with _held(4 * brokers) as ports:
+        return [Ports(*ports[n : n + 4]) for n in range(0, len(ports), 4)]
 
 
 @contextmanager

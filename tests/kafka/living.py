@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
 from faultlens.codec import Decoder, Event
 from faultlens.kafka import Connection, client_config, consumer_config
-from faultlens.kafka_topics import TopicAdmin, plans
+from faultlens.kafka_topics import STATE_ROLES, TopicAdmin, plans, state_topic
 from faultlens.topics import TYPES
 from tests.kafka.cluster import Cluster
 
@@ -26,8 +31,8 @@ admin: Any = pytest.importorskip("confluent_kafka.admin", reason="the Kafka clie
 PATIENCE_SECONDS: Final = 120.0
 
 
-def fresh_topics(cluster: Cluster, partitions: int) -> None:
-    """Leave nothing of what was on the brokers, and make all topics anew."""
+def fresh_topics(cluster: Cluster, partitions: int, *, copies: int | None = None) -> None:
+    """Leave nothing of what was on the brokers, and make all topics anew; `copies` None: on every broker."""
     connection = Connection(cluster.bootstrap)
     client = admin.AdminClient(client_config(connection))
     old = [name for name in client.list_topics(timeout=30).topics if not name.startswith("__")]
@@ -38,7 +43,10 @@ def fresh_topics(cluster: Cluster, partitions: int) -> None:
     groups = [group.group_id for group in client.list_consumer_groups().result(30).valid]
     for forgotten in client.delete_consumer_groups(groups).values() if groups else ():
         forgotten.result(30)
-    TopicAdmin(connection).create(plans(partitions), cluster.size)
+    wanted = plans(partitions)
+    if copies is not None:
+        wanted = [replace(plan, settings={**plan.settings, "min.insync.replicas": str(copies)}) for plan in wanted]
+    TopicAdmin(connection).create(wanted, copies or cluster.size)
 
 
 def until(holds: Any, patience_s: float = PATIENCE_SECONDS, pause_s: float = 0.1) -> None:
@@ -47,6 +55,21 @@ def until(holds: Any, patience_s: float = PATIENCE_SECONDS, pause_s: float = 0.1
     while not holds():
         assert monotonic() < deadline, f"it does not hold after {patience_s:.0f} s"
         sleep(pause_s)
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+def asked(port: int, path: str) -> str:
+    """Return what a process answers on its port for metrics; empty: nothing."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+    except (URLError, OSError):
+        return ""
 
 
 def faultlens(*arguments: str, timeout_s: float = PATIENCE_SECONDS, given: bytes | None = None) -> str:
@@ -78,6 +101,12 @@ class Worker:
     def pid(self) -> int | None:
         """The process's id; None: it was not started."""
         return None if self._process is None else self._process.pid
+
+    def twin(self) -> Worker:
+        """Return another one of the same kind, which was not started."""
+        other = copy(self)
+        other._process = None
+        return other
 
     def start(self) -> None:
         """Start it, also anew."""
@@ -132,6 +161,29 @@ def events_of(cluster: Cluster, topic: str) -> list[Event]:
     """Return the committed events of a topic, each partition's in order."""
     decode = Decoder(TYPES).decode
     return [decode(message.value()) for message in consumed(cluster, topic) if message.value()]
+
+
+class OpenTransactions:
+    """Sees which roles are in the middle of a transaction: their states end behind what may be read of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._client = admin.AdminClient(client_config(Connection(cluster.bootstrap)))
+        topics = self._client.list_topics(timeout=30).topics
+        self._places = {
+            role: [ck.TopicPartition(state_topic(role), number) for number in topics[state_topic(role)].partitions]
+            for role in STATE_ROLES
+        }
+
+    def transactions(self, role: str) -> bool:
+        """Return whether the role writes just now."""
+        return self._ends(role, ck.IsolationLevel.READ_COMMITTED) != self._ends(
+            role, ck.IsolationLevel.READ_UNCOMMITTED
+        )
+
+    def _ends(self, role: str, isolation: Any) -> list[int]:
+        asked = {place: admin.OffsetSpec.latest() for place in self._places[role]}
+        answers = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=10)
+        return [answers[place].result(10).offset for place in self._places[role]]
 
 
 @contextmanager

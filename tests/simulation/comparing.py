@@ -1,16 +1,18 @@
-"""Whether lanes that were played a recording have said what its replay says: verdicts, books, objectives, states."""
+"""Whether lanes that were played a recording have said what its replay says: verdicts, books, objectives, remedies."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from faultlens import topics
+from faultlens.clock import moment_of
 from faultlens.codec import Event
-from faultlens.events import JobAttributed, JobTime, SloStatus
+from faultlens.events import Incident, JobAttributed, JobTime, RemediationCommand, SloStatus
 
 COMPARED: Final = (
     topics.ATTRIBUTIONS,
@@ -19,7 +21,12 @@ COMPARED: Final = (
     topics.FINDINGS,
     topics.SLO_STATUS,
     topics.DEAD_LETTERS,
+    topics.INCIDENTS,
+    topics.REMEDIATION_COMMANDS,
 )
+# An incident waits for others where nodes compete for what a scope may have out at a time, or few are heard at all.
+_FOR_OTHERS: Final = ("cap of", "only ")
+_OF_MANY: Final = frozenset({"common_cause", "black_hole"})
 Attempt = tuple[str, int, int]
 Piece = tuple[Any, ...]
 # What was written to each of the topics above.
@@ -38,6 +45,7 @@ def assert_the_same(live: Written, replayed: Written) -> None:
     _assert_equal(verdicts, expected, "verdicts")
     _assert_equal(books(live[topics.GOODPUT]), books(replayed[topics.GOODPUT]), "books")
     _assert_equal(standings(live[topics.SLO_STATUS]), standings(replayed[topics.SLO_STATUS]), "objectives")
+    _assert_same_remedies(live, replayed)
     for topic in (topics.NODE_STATES, topics.FINDINGS, topics.DEAD_LETTERS):
         assert _said(live[topic]) == _said(replayed[topic]), topic
 
@@ -65,6 +73,57 @@ def standings(events: Iterable[Event]) -> dict[tuple[str, str], SloStatus]:
         assert isinstance(event.data, SloStatus)
         found[event.data.objective, repr(event.data.scope)] = event.data
     return found
+
+
+def _assert_same_remedies(live: Written, replayed: Written) -> None:
+    """Fail unless the incidents and commands are the same, but for what rests on who was heard first within a step.
+
+    Caps let the first through, and what many nodes share begins with the first of them. The one lane that decides this
+    hears what happened in a minute of a recording after it, node by node, and so in another order than a replay does.
+    """
+    open_to_chance = contested(live[topics.INCIDENTS]) | contested(replayed[topics.INCIDENTS])
+    for told, what in ((incidents, "incidents"), (commands, "commands")):
+        mine, others = told(live, open_to_chance), told(replayed, open_to_chance)
+        _assert_equal(mine, others, what)
+
+
+def contested(events: Iterable[Event]) -> set[str]:
+    """Return the incidents that waited for others, are about what many share, or about what was said of many jobs."""
+    told = [event.data for event in events if isinstance(event.data, Incident)]
+    return {
+        data.incident_id
+        for data in told
+        if (data.waits_for or "").startswith(_FOR_OTHERS)
+        or (data.closed_because or "").startswith("part of")
+        or data.rule in _OF_MANY
+    }
+
+
+def incidents(written: Written, without: AbstractSet[str] = frozenset()) -> dict[str, Incident]:
+    """Return how each incident stood in the end, by its id.
+
+    What it waits for is what stood in its way when it was looked at last, and when that is lies within a step: only
+    whether it waits is kept.
+    """
+    told = [event.data for event in written[topics.INCIDENTS] if isinstance(event.data, Incident)]
+    return {
+        data.incident_id: replace(
+            data, phase="closed" if data.phase == "closed" else "changed", waits_for=data.waits_for and "something"
+        )
+        for data in told
+        if data.incident_id not in without
+    }
+
+
+def commands(written: Written, without: AbstractSet[str] = frozenset()) -> dict[str, RemediationCommand]:
+    """Return what was asked for, by its id, without when: what happens within a step is heard at the end of it."""
+    told = [event.data for event in written[topics.REMEDIATION_COMMANDS] if isinstance(event.data, RemediationCommand)]
+    never = moment_of(0)
+    return {
+        data.command_id: replace(data, issued_at=never, expires_at=never, finish_by=never)
+        for data in told
+        if data.reason.incident_id not in without
+    }
 
 
 def books(events: Iterable[Event]) -> dict[tuple[str, int], list[Piece]]:

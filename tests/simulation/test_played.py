@@ -15,13 +15,14 @@ from faultlens.codec import Decoder, encode
 from faultlens.local_pump import Pump
 from faultlens.local_roles import EMBEDDED, PLAYED, load_roles
 from faultlens.recordings import Recording, merged
-from faultlens.topics import INPUT_TYPES, TYPES
+from faultlens.topics import INPUT_TYPES, SAMPLES, TYPES
 from producers.playback import Tick, timeline
-from streams.runtime.records import Role, Sent
+from streams.runtime.records import Record, Role, Sent
 from streams.runtime.task import Task
 from tests.simulation.comparing import COMPARED, Written, assert_the_same, lasting
 from tests.simulation.fleets import seeds, time_of_trouble
 from tests.simulation.world import World
+from tests.unit.scenes import MISTAKE, Run, Scene, at_ms
 
 LANES = 3
 STEP_MS = MINUTE_MS
@@ -102,3 +103,27 @@ def test_a_recording_that_is_played_in_steps_gives_what_its_replay_gives(tmp_pat
     assert len(lasting(expected["attributions"])) > 5
     for turn in range(3):
         assert_the_same(played(recording, Random(turn)), expected)  # noqa: S311 - the same order for the same number
+
+
+def test_a_service_is_charged_from_when_a_cause_was_learnt_however_late_within_a_step_it_is_read() -> None:
+    scene = Scene().node("n1", "n2", until=40).job("s", workload="inference", replicas=2)
+    for number, node in enumerate(("n1", "n2"), 1):
+        scene.attempt("s", node, number=number)
+    scene.exit(20.1, "s", 0, "n1", MISTAKE).end(20.1, "s").fault(20.1, "n1", "xid", "79", 0, arrives=20.4)
+    scene.attempt("s", "n1", minute=29.5, number=3)
+    world, told, end = World(played_roles()), scene.events(), 40
+    for minute in range(-10, end + 1):
+        for arrived_ms, event in told:
+            if at_ms(minute - 1) < arrived_ms <= at_ms(minute):
+                world.tell([arrived_ms, event])
+        # Each lane reads one topic to its end before the next one: its clock is the step's end when others are heard.
+        world.tell([at_ms(minute)]).drain(500)
+    for task in world.tasks.values():
+        task.finish()
+        world.log.commit(task.role.name, task.number, task.seal())
+    samples = [Sent(SAMPLES, record.key, Decoder().decode(record.value)) for record in samples_of(world)]
+    assert Run(samples).counted("serving_capacity") == scene.run(end).counted("serving_capacity")
+
+
+def samples_of(world: World) -> list[Record]:
+    return [record for record in world.log.records(SAMPLES) if record.value]

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
 from faultlens.events import Check, NodeHealth, PlatformMaintenance, PlatformRollout, Scope
-from tests.unit.repair_scenes import Repairs
+from streams.remediation import Trouble, load_policy
+from streams.remediation.desk import Desk
+from streams.remediation.record import Trait
+from streams.remediation.telling import keep
+from tests.unit.repair_scenes import T0, Repairs
 
 TAKEN_OUT_AND_BACK = ["block_new_work", "drain", "reset_device", "validate", "return_to_service"]
 
@@ -174,3 +182,16 @@ def test_a_machine_that_is_in_trouble_all_the_time_is_a_lemon_whatever_breaks() 
         scene.fault(5 + 60 * number, "n3", code, check=check, gpu=number)
     scene.run(290)
     assert scene.standing()["n3"].rule == "lemon"
+
+
+def test_an_incident_that_is_what_it_was_again_within_a_millisecond_is_told_three_times() -> None:
+    policy = load_policy()
+    desk = Desk("c1", MappingProxyType({}), T0, policy)
+    trait = Trait("e1", "k1", "xid:79", "gpu.off_bus", "hardware", "root", 90, T0, "e1")
+    route = policy.route(Trouble("condition", trait.cause, trait.cause_class, severity=90))
+    assert route is not None
+    told = keep(desk, desk.begun("i1", route, trait, T0))
+    other = keep(desk, replace(told, count=told.count + 1))
+    keep(desk, replace(other, count=told.count))
+    emits = desk.effects().emits
+    assert len({emit.id for emit in emits}) == len(emits) == 3
