@@ -62,7 +62,7 @@ simulate: $(INSTALLED) ## A fleet with known causes, and how right the verdicts 
 	@$(BIN)/faultlens score out/simulated-$(SEED)/truth.jsonl out/simulated-$(SEED) --by-rule
 
 soak: $(INSTALLED) ## Kills, freezes and lost brokers on a real Kafka: SEEDS of them, from the FIRST on
-	@FAULTLENS_SOAK=$(SEEDS) FAULTLENS_SOAK_FIRST=$(FIRST) $(BIN)/pytest -q -x tests/integration/test_live_kills.py tests/integration/test_sink_kafka.py
+	@FAULTLENS_SOAK=$(SEEDS) FAULTLENS_SOAK_FIRST=$(FIRST) $(BIN)/pytest -q -x tests/integration/test_live_kills.py tests/integration/test_live_behind.py tests/integration/test_sink_kafka.py
 
 drill-kubernetes: $(INSTALLED) ## Twenty jobs on a real control plane (LAB_KUBERNETES brings it up), judged live: 10 minutes
 	@nice $(BIN)/python -m tests.drills.kubernetes $(LAB_KUBERNETES) $(DRILL_STATE)/kubernetes
