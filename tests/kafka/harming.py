@@ -74,7 +74,8 @@ class Harm:
             if not self.open.transactions(worker.role):
                 continue
             worker.send(signal.SIGSTOP)
-            if self.open.transactions(worker.role):
+            # Those of others of its role are over in a moment.
+            if all(not self._rest(0.2) and self.open.transactions(worker.role) for _ in range(3)):
                 self.log.append(f"freeze {worker.role} within a transaction")
                 self._rest(FREEZE_SECONDS)
                 worker.send(signal.SIGCONT)
