@@ -54,12 +54,22 @@ INSERT INTO evidence (job_id, attempt, loss, revision, position, role, source, e
 SELECT job, 1, 0, 2, position, if(position = 0, 'root', 'cascade'), concat('agent/', node), 'x', ended - 5, 'xid 79', ended, ended + 300
 FROM made ARRAY JOIN [0, 1, 2] AS position WHERE fails;
 
+-- As the ledger tells it: twice an hour, with a checkpoint of a minute between; what a failure lost replaces the last
+-- quarter of an hour, which had been told as productive.
 INSERT INTO gpu_time (job_id, attempt, hour, revision, start, stop, cluster, team, category, gpus, class, code, emitted)
 WITH toStartOfHour(began) + toIntervalHour(step) AS of_hour, greatest(began, of_hour) AS part_from, least(ended,
-    of_hour + toIntervalHour(1)) AS part_to
-SELECT job, 1, of_hour, 1, part_from, part_to, 'c1', team_, multiIf(step = 0, 'startup', fails, 'lost_work',
-    'productive'), 8, if(fails AND step > 0, class_, ''), if(fails AND step > 0, code_, ''), ended
-FROM made ARRAY JOIN range(9) AS step WHERE part_to > part_from;
+    of_hour + toIntervalHour(1)) AS part_to, part_from + toIntervalSecond(intDiv(dateDiff('second', part_from, part_to),
+    2)) AS middle, least(middle + 60, part_to) AS saved
+SELECT job, 1, of_hour, 2 * step + piece.1, piece.2, piece.3, 'c1', team_, piece.4, 8, '', '', piece.3
+FROM made ARRAY JOIN range(9) AS step ARRAY JOIN [(1, part_from, middle, if(step = 0, 'startup', 'productive')), (2,
+    middle, saved, 'checkpoint_save'), (2, saved, part_to, 'productive')] AS piece
+WHERE part_to > part_from AND piece.3 > piece.2;
+
+INSERT INTO gpu_time (job_id, attempt, hour, revision, start, stop, cluster, team, category, gpus, class, code, emitted)
+SELECT job, 1, toStartOfHour(lost_from) AS of_hour, 100, lost_from, least(ended, of_hour + toIntervalHour(1)), 'c1',
+    team_, 'lost_work', 8, class_, code_, ended + 300
+FROM (SELECT *, arrayJoin([greatest(began, ended - 900), toStartOfHour(ended)]) AS lost_from FROM made WHERE fails)
+WHERE lost_from >= greatest(began, ended - 900) AND ended > lost_from;
 
 INSERT INTO node_states (node, since, state, cluster, pool, gpus_total, gpus_allocatable, planned, cause, emitted, event_id)
 WITH number % {nodes:UInt32} AS i, intDiv(number, {nodes:UInt32}) AS turn,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 HOURS_PER_DAY: Final = 24
 MINUTES_PER_DAY: Final = 1440
+# As often as it takes for the bounds to agree to a float's precision; terms below this share no longer change it.
+_HALVINGS: Final = 60
+_NEGLIGIBLE: Final = 1e-17
 
 
 # --- availability ---------------------------------------------------------------------------------------
@@ -61,6 +64,59 @@ def mean_time_between_h(observed_h: float, events: int, *, units: int = 1) -> fl
     return units * observed_h / events if events else None
 
 
+def poisson_bounds(count: int, *, confidence: float = 0.9) -> tuple[float, float]:
+    """Return the lowest and highest mean that a count of independent events is compatible with.
+
+    Exact: each side leaves out (1 - confidence) / 2. Source: Garwood, Biometrika 28 (1936).
+    """
+    left_out = (1 - confidence) / 2
+    low = _where(lambda mean: _at_least(count, mean) >= left_out, upper=float(count)) if count else 0.0
+    high = _where(lambda mean: _at_most(count, mean) <= left_out, upper=count + 20 * math.sqrt(count + 10))
+    return low, high
+
+
+def mttf_bounds_h(observed_h: float, failures: int, *, confidence: float = 0.9) -> tuple[float, float]:
+    """Return between what the mean time to failure lies, in hours, where so many failures were seen in that time.
+
+    Without failures nothing bounds it from above.
+    """
+    low, high = poisson_bounds(failures, confidence=confidence)
+    return observed_h / high, observed_h / low if low > 0 else math.inf
+
+
+def _where(holds: Callable[[float], bool], *, upper: float) -> float:
+    """Return from which mean in [0, upper] on something holds that does not hold below it."""
+    below = 0.0
+    for _ in range(_HALVINGS):
+        middle = (below + upper) / 2
+        below, upper = (below, middle) if holds(middle) else (middle, upper)
+    return upper
+
+
+def _chance(count: int, mean: float) -> float:
+    return math.exp(count * math.log(mean) - mean - math.lgamma(count + 1)) if mean > 0 else float(count == 0)
+
+
+def _at_most(count: int, mean: float) -> float:
+    """Return the chance of so many events or fewer: terms from the last one down, until they no longer matter."""
+    term = total = _chance(count, mean)
+    while count > 0 and term > total * _NEGLIGIBLE:
+        term *= count / mean
+        count -= 1
+        total += term
+    return total
+
+
+def _at_least(count: int, mean: float) -> float:
+    """Return the chance of so many events or more, by terms from the first one up."""
+    term = total = _chance(count, mean)
+    while term > total * _NEGLIGIBLE:
+        count += 1
+        term *= mean / count
+        total += term
+    return total
+
+
 # --- effective training time ----------------------------------------------------------------------------
 
 
@@ -93,6 +149,14 @@ def expected_effective_time_ratio(plan: TrainingPlan) -> float:
 def best_checkpoint_interval_min(write_min: float, *, nodes: int, failures_per_node_day: float) -> float:
     """Return the interval that loses least, sqrt(2 w / (N r_f)) (Daly and Young), in minutes."""
     return math.sqrt(2 * write_min * MINUTES_PER_DAY / (nodes * failures_per_node_day))
+
+
+def share_lost_to_saving(interval_min: float, write_min: float, *, nodes: int, failures_per_node_day: float) -> float:
+    """Return what share of its time a job loses by saving, and by what failures take back: w / dt + N r_f dt / 2.
+
+    First order, as the interval that is best is (Young, CACM 17 (1974)).
+    """
+    return write_min / interval_min + nodes * failures_per_node_day * interval_min / 2 / MINUTES_PER_DAY
 
 
 # --- goodput --------------------------------------------------------------------------------------------

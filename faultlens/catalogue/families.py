@@ -81,6 +81,13 @@ class Families:
         """A vendor's families, oldest generation first."""
         return tuple(_members(g for g in self.generations.values() if g.vendor == vendor))
 
+    def vendor_of(self, family: str) -> str:
+        """The vendor of a known family. Raises `KeyError` with an unknown one."""
+        for generation in self.generations.values():
+            if family in generation.families:
+                return generation.vendor
+        raise KeyError(family)
+
     def all(self) -> tuple[str, ...]:
         """Every known family."""
         return tuple(self._by_upper.values())

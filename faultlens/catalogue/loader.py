@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -68,6 +68,16 @@ def load_catalogue(site_dirs: Sequence[Path] = (), *, shipped_dir: Path = SHIPPE
     )
 
 
+@cache  # the files of the package do not change while it runs
+def load_families() -> Families:
+    """The shipped GPU families alone, for who only needs their names. Raises `CatalogueError`."""
+    return _families(SHIPPED_DIRECTORY)
+
+
+def _families(directory: Path) -> Families:
+    return Families(_read(directory / FAMILIES_FILE, FamiliesFile).generations)
+
+
 class _Shipped(NamedTuple):
     families: Families
     reading: Reading
@@ -77,7 +87,7 @@ class _Shipped(NamedTuple):
 
 @lru_cache(maxsize=1)  # the files of the package do not change while it runs
 def _shipped(directory: Path) -> _Shipped:
-    families = Families(_read(directory / FAMILIES_FILE, FamiliesFile).generations)
+    families = _families(directory)
     reading = Reading(
         recovery=Recovery(_read(directory / RECOVERY_FILE, RecoveryFile)),
         nvlink5=_read(directory / DECODE_FILE, DecodeFile),

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from faultlens.catalogue.loader import load_families
+from faultlens.clock import DAY_MS
 from faultlens.objectives import Objectives
 from slo import recompute
+from slo.indicators import failure_rate
 from slo.intervals import Interval
 from slo.labels import labels
 from slo.promises import Answers, Promise, promises, windows_of
 from slo.queries import Reader, ask
 from slo.recompute import Extent, View
-from slo.report import assemble, changes
+from slo.report import assemble, changes, machines
+from slo.report.corrections import corrections
 from slo.report.data import Intake, News, Period, Price, ReportData, WeekLine
 from slo.report.noted import Noted
 from slo.report.period import before, up_to
@@ -42,6 +46,8 @@ def collect(
     streamed = {row["objective"]: row for row in recompute.streamed(noted, view, here.to_ms)}
     taken_back = _asked(noted, "withdrawn", view, here)[0]
     outages = assemble.outages(_asked(noted, "outages", view, here) if not view.team else [])
+    reliability = assemble.reliability(failures, rows, outages, here)
+    rate = failure_rate(reliability.failures, reliability.gpu_ms / DAY_MS)
     nodes, left_out = assemble.nodes(_node_rows(noted, view, here), outages)
     return ReportData(
         period=shown,
@@ -54,7 +60,7 @@ def collect(
         before=assemble.totals(failures_before, rows, 1) if is_known else None,
         nodes=nodes,
         quality=assemble.quality(failures, taken_back["withdrawn"]),
-        reliability=assemble.reliability(failures, rows, outages, here),
+        reliability=reliability,
         intake=Intake({row["reason"]: row["records"] for row in _asked(noted, "dead_letters", view, here)}),
         fleet={row["use"]: row["gpu_ms"] for row in _asked(noted, "fleet", view, here)} if not view.team else {},
         catalogs=tuple(taken_back["catalogs"]),
@@ -66,6 +72,10 @@ def collect(
         remedies=changes.remedies(_asked(noted, "report_remedies", view, here)) if not view.team else (),
         disputes=changes.disputes(labels(noted, cluster=view.cluster, from_ms=here.from_ms, to_ms=here.to_ms)),
         price=price,
+        sizes=machines.sizes(_asked(noted, "report_sizes", view, here)),
+        saves=machines.saves(_asked(noted, "report_saves", view, here), rate),
+        returned=() if view.team else machines.returned(_asked(noted, "report_returned", view, here), load_families()),
+        corrections=corrections(_asked(noted, "report_corrections", view, here)),
         sources=noted.sources(),
     )
 

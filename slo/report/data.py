@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from faultlens.objectives import Unit
 from slo.indicators import goodput
+from slo.report.corrections import Corrections
+from slo.report.machines import ReturnedLine, SaveLine, SizeLine
 
 OVERHEAD: Final = "overhead"
 """Stands in the place of a class for time and events that no failure is behind."""
@@ -315,6 +317,10 @@ class ReportData:
     remedies: tuple[Remedy, ...] = ()
     disputes: Disputes = Disputes()
     price: Price | None = None
+    sizes: tuple[SizeLine, ...] = ()
+    saves: tuple[SaveLine, ...] = ()
+    returned: tuple[ReturnedLine, ...] = ()
+    corrections: Corrections = field(default_factory=Corrections)
     sources: tuple[Source, ...] = ()
 
     @property

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from faultlens.causes import CAUSE_CLASSES
-from slo.report import figures, notes, telling_changes, view
+from slo.report import figures, notes, telling_changes, view, view_machines
 from slo.report.data import OVERHEAD, ObjectiveLine, ReportData
 from slo.report.summary import summary
 from slo.wording import duration, minute, printable, target_percent
@@ -62,6 +62,11 @@ def render_html(data: ReportData) -> str:
         remedies=view.remedies_table(data),
         disputes=list(telling_changes.dispute_lines(data.disputes)),
         lost_cost=_lost_cost(data),
+        sizes=view_machines.sizes_table(data),
+        saves=view_machines.saves_table(data),
+        returned=view_machines.returned_table(data),
+        corrections=view_machines.corrections_table(data),
+        corrected=telling_changes.correction_lines(data),
     )
     # What escaping leaves: characters that HTML forbids or that turn the text around them.
     page = "\n".join(printable(line, limit=len(line)) for line in page.split("\n"))

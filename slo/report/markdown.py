@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from slo.report import notes, telling_changes, view
+from slo.report import notes, telling_changes, view, view_machines
 from slo.report.data import ReportData
 from slo.report.html import scope_words
 from slo.report.summary import CATEGORY_WORDS, summary
@@ -39,14 +39,19 @@ def _sections(data: ReportData) -> Iterator[str]:
         ("The fleet", view.fleet_table(data)),
         ("Worst nodes and devices", view.nodes_table(data) if data.nodes else None),
         ("Compared with the period before", view.comparison_table(data)),
+        ("How long jobs last, by size", view_machines.sizes_table(data)),
+        ("How often to save", view_machines.saves_table(data)),
+        ("Hardware that went back", view_machines.returned_table(data)),
         ("Week by week", view.weeks_table(data)),
         ("Causes that moved most", view.movers_table(data)),
         ("What faultlens did about it", view.remedies_table(data)),
         ("How sure this is", view.quality_table(data)),
+        ("Verdicts that changed after they were final", view_machines.corrections_table(data)),
     ):
         if table is not None:
             yield from _table(table, title)
     yield from (f"- {_plain(sentence)}" for sentence in notes.blindness(data))
+    yield from (f"- {_plain(sentence)}" for sentence in telling_changes.correction_lines(data))
     yield from (f"- {_plain(sentence)}" for sentence in telling_changes.dispute_lines(data.disputes))
     yield ""
     yield from _bullets("What is new", list(telling_changes.news_lines(data.news)))

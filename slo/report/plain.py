@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -39,6 +40,12 @@ def to_plain(data: ReportData) -> dict[str, Any]:
         for week in data.weeks
     ]
     plain["actions"] = actions(data)
+    plain["sizes"] = [
+        asdict(line) | {"mttf_h": line.mttf_h, "bounds_h": [low, high if isfinite(high) else None]}
+        for line in data.sizes
+        for low, high in (line.bounds_h,)
+    ]
+    plain["returned"] = [asdict(line) | {"median_ms": line.median_ms} for line in data.returned]
     return plain
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from slo.report.corrections import after_the_end
 from slo.report.data import OVERHEAD, Disputes, News, ReportData
 from slo.wording import day, duration, many, percent, printable, whole_hours
 
@@ -25,6 +26,18 @@ def news_lines(news: News | None) -> Iterator[str]:
         yield f"{_shown(node)} is new among those to blame: {many(failures, 'failure')} ({', '.join(causes)})."
     for began_ms, what in news.rollouts:
         yield f"A roll-out began on {day(began_ms)}: {_shown(what)}."
+
+
+def correction_lines(data: ReportData) -> list[str]:
+    """Return how many verdicts changed after the period had ended, and so its figures with them; none: nothing."""
+    late = after_the_end(data.corrections, data.period.to_ms)
+    said = []
+    if late:
+        count = many(len(late), "verdict of this period was", "verdicts of this period were")
+        said.append(f"{count} changed after it had ended: what was reported of it before differs by that.")
+    if data.corrections.left_out:
+        said.append(f"{many(data.corrections.left_out, 'older change is', 'older changes are')} not listed.")
+    return said
 
 
 def dispute_lines(disputes: Disputes) -> Iterator[str]:
