@@ -29,6 +29,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,9 @@ from faultlens.events import (
     RankExited,
     Slot,
 )
+from faultlens.store import open_store
+from slo.dashboards import load_boards
+from tests.clickhouse.grafana import expanded
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -209,20 +213,72 @@ def test_the_objectives_are_what_was_reckoned_both_ways(asked: Any) -> None:
     assert by_cause == {"overhead": 7_200 * GPUS, "hardware": 2 * 3_600}
 
 
-def test_a_verdict_that_is_overruled_after_the_week_closed_is_corrected_everywhere(asked: Any) -> None:
-    said = asked("label", "a3", "--class", "user", "--code", "app.config", "--why", "it asked for it", "--by", "jo")
-    assert said["after"]["status"] == "amended"
+def test_what_changes_after_the_week_closed_is_corrected_everywhere_and_said(asked: Any, store: str) -> None:
+    """On the Monday after: a3 is overruled by a person, a10 turns out to have been cancelled, and n1's GPU 3 to have
+    been off its bus when a2 failed.
+    """
+    late_ms = END_MS + 10 * MINUTE_MS
+    gone = NodeFault("n1", "c1", "xid", "79", "kmsg", boot_id="b1", gpu_family="H100", driver_version="570.1",
+                     device=DeviceRef(index=3))  # fmt: skip
+    ended_ms = {job.name: job.began_ms + job.minutes * MINUTE_MS for job in JOBS}
+    said = [
+        event_of(gone, source="agent/n1", id_="late", time_ms=ended_ms["a2"] - SECOND_MS, recorded_ms=late_ms),
+        event_of(
+            JobEnded("a10", 1, "cancelled"), source="scheduler/s", id_="corrected", time_ms=ended_ms["a10"],
+            recorded_ms=late_ms + SECOND_MS,
+        ),
+    ]  # fmt: skip
+    path = Path(store.removeprefix("chdb://")).parent / "late.jsonl"
+    path.write_bytes(b"".join(encode(event) + b"\n" for event in said))
+    assert called("replay", str(path), "--store", store) == 0
+    word = asked("label", "a3", "--class", "user", "--code", "app.config", "--why", "it asked for it", "--by", "jo")
+    assert word["after"]["status"] == "amended"
+
     report, standing = asked("report", "--week", "2026-W48"), asked("slo")
-    assert report["totals"]["failures"] == {"platform": 1, "user": 3}
-    assert report["quality"]["amended"] == 1
-    success = next(line for line in report["objectives"] if line["name"] == "job_success")
-    assert (success["good"], success["total"], success["by_class"]) == (7, 8, {"platform": 1})
-    assert figures(standing, "job_success") == (7, 8, {"platform": 1})
-    _, _, by_cause = figures(standing, "goodput")
-    assert {name: amount / GPUS for name, amount in by_cause.items()} == {
-        "platform": 3_600,
-        "user": 9_000,
-        "overhead": 5_100,
+    assert report["totals"]["failures"] == {"hardware": 1, "platform": 1, "user": 1}
+    changed = {
+        line["job_id"]: (line["was"][:2], line["now"][:2], line["status"]) for line in report["corrections"]["shown"]
     }
+    assert changed == {
+        "a2": (["user", "app.exception"], ["hardware", "gpu.off_bus"], "amended"),
+        "a3": (["hardware", "gpu.off_bus"], ["user", "app.config"], "amended"),
+        "a10": (["user", "app.exception"], ["user", "app.exception"], "withdrawn"),
+    }
+    success = next(line for line in report["objectives"] if line["name"] == "job_success")
+    assert (success["good"], success["total"], success["by_class"]) == (7, 9, {"hardware": 1, "platform": 1})
+    assert figures(standing, "job_success") == (7, 9, {"hardware": 1, "platform": 1})
+    # A cancelled attempt keeps what it did: a10's 3,600 s are productive now.
+    lost = {"hardware": 1_800, "platform": 3_600, "user": 3_600, "overhead": 5_100}
+    good, total, by_cause = figures(standing, "goodput")
+    assert (good / GPUS, total / GPUS) == (47_100 + 3_600, 64_800)
+    assert {name: amount / GPUS for name, amount in by_cause.items()} == lost
+
+    shown = panels(store)
+    assert {row["class"]: row["failures"] for row in shown["Causes, most frequent first"]} == report["totals"][
+        "failures"
+    ]
+    cost = {row["class"]: round(row["GPU-hours"] * 3_600 / GPUS) for row in shown["What each cause cost"]}
+    assert cost == {name: amount for name, amount in lost.items() if name != "overhead"}
+    assert shown["Goodput"] == [{"goodput": (47_100 + 3_600) / 64_800}]
+    assert {row["job"]: (row["was"], row["is now"]) for row in shown["Verdicts that changed"]} == {
+        "a2": ("user, app.exception", "hardware, gpu.off_bus"),
+        "a3": ("hardware, gpu.off_bus", "user, app.config"),
+        "a10": ("user, app.exception", "withdrawn"),
+    }
+    attained = {row["objective"]: row["attained"] for row in shown["Where objectives stand"]}
+    assert (attained["job_success"], attained["goodput"]) == (7 / 9, 50_700 / 64_800)
     assert [line["status"] for line in asked("why", "a3")["revisions"]][-1] == "amended"
     assert asked("labels")["rules"][0]["overruled"] == 1
+
+
+def panels(dsn: str) -> dict[str, list[dict[str, Any]]]:
+    """Return what the dashboards' panels show of the week and the hour after it."""
+    times = {"from_s": MON // SECOND_MS, "to_s": (END_MS + HOUR_MS) // SECOND_MS, "interval_s": 3_600}
+    found = {}
+    with open_store(dsn) as opened:
+        for board in load_boards().values():
+            variables = {"cluster": ["c1"], **{name: [value] for name, value in board.texts.items()}}
+            for panel in board.panels:
+                if panel.sql:
+                    found[panel.title] = opened.query(expanded(panel.sql, variables=variables, **times))
+    return found
