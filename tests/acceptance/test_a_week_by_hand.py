@@ -55,8 +55,7 @@ from faultlens.events import (
     Slot,
 )
 from faultlens.store import open_store
-from slo.dashboards import load_boards
-from tests.clickhouse.grafana import expanded
+from tests.clickhouse.grafana import shown
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -253,32 +252,20 @@ def test_what_changes_after_the_week_closed_is_corrected_everywhere_and_said(ask
     assert (good / GPUS, total / GPUS) == (47_100 + 3_600, 64_800)
     assert {name: amount / GPUS for name, amount in by_cause.items()} == lost
 
-    shown = panels(store)
-    assert {row["class"]: row["failures"] for row in shown["Causes, most frequent first"]} == report["totals"][
-        "failures"
-    ]
-    cost = {row["class"]: round(row["GPU-hours"] * 3_600 / GPUS) for row in shown["What each cause cost"]}
+    with open_store(store) as opened:
+        panels = shown(opened, clusters=["c1"], from_s=MON // SECOND_MS, to_s=(END_MS + HOUR_MS) // SECOND_MS)
+    assert {row["class"]: row["failures"] for row in panels["failures: Causes, most frequent first"]} == report[
+        "totals"
+    ]["failures"]
+    cost = {row["class"]: round(row["GPU-hours"] * 3_600 / GPUS) for row in panels["goodput: What each cause cost"]}
     assert cost == {name: amount for name, amount in lost.items() if name != "overhead"}
-    assert shown["Goodput"] == [{"goodput": (47_100 + 3_600) / 64_800}]
-    assert {row["job"]: (row["was"], row["is now"]) for row in shown["Verdicts that changed"]} == {
+    assert panels["goodput: Goodput"] == [{"goodput": (47_100 + 3_600) / 64_800}]
+    assert {row["job"]: (row["was"], row["is now"]) for row in panels["failures: Verdicts that changed"]} == {
         "a2": ("user, app.exception", "hardware, gpu.off_bus"),
         "a3": ("hardware, gpu.off_bus", "user, app.config"),
         "a10": ("user, app.exception", "withdrawn"),
     }
-    attained = {row["objective"]: row["attained"] for row in shown["Where objectives stand"]}
+    attained = {row["objective"]: row["attained"] for row in panels["objectives: Where objectives stand"]}
     assert (attained["job_success"], attained["goodput"]) == (7 / 9, 50_700 / 64_800)
     assert [line["status"] for line in asked("why", "a3")["revisions"]][-1] == "amended"
     assert asked("labels")["rules"][0]["overruled"] == 1
-
-
-def panels(dsn: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what the dashboards' panels show of the week and the hour after it."""
-    times = {"from_s": MON // SECOND_MS, "to_s": (END_MS + HOUR_MS) // SECOND_MS, "interval_s": 3_600}
-    found = {}
-    with open_store(dsn) as opened:
-        for board in load_boards().values():
-            variables = {"cluster": ["c1"], **{name: [value] for name, value in board.texts.items()}}
-            for panel in board.panels:
-                if panel.sql:
-                    found[panel.title] = opened.query(expanded(panel.sql, variables=variables, **times))
-    return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,10 @@ from faultlens.clock import HOUR_MS, MINUTE_MS, parse_moment
 from faultlens.codec import Event, encode, event_of
 from faultlens.events import JobAllocated, JobEnded, JobStarted, JobSubmitted, NodeHealth, RankExited, Slot
 from faultlens.objectives import load_objectives
-from faultlens.store import open_store
+from faultlens.store import Store, open_store
+from sinks.migrate import migrate
 from slo.pages import Asked, answer
+from tests.clickhouse.grafana import shown as panels_of
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -59,6 +63,32 @@ def many() -> Iterator[Event]:
         yield from job(cluster, f"j-{number}", name, fails=False)
 
 
+def pages(store: Store) -> list[Asked]:
+    """Return every kind of page, of the first cluster, node and job that there are."""
+    first = store.query("SELECT min(node) AS node, min(cluster) AS cluster FROM node_states")[0]
+    jobs = store.query("SELECT job_id FROM jobs ORDER BY job_id LIMIT 1")
+    return [
+        Asked("/"),
+        Asked("/", {"cluster": first["cluster"]}),
+        Asked("/objectives/job_success"),
+        Asked("/failures"),
+        Asked("/node", {"name": first["node"]}),
+        *(Asked("/job", {"id": row["job_id"]}) for row in jobs),
+        Asked("/search", {"q": "n"}),
+    ]
+
+
+def finite(panels: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the panels as they are, after a look at every number in them: text is searched, None is a gap."""
+    for title, rows in panels.items():
+        numbers = [value for row in rows for value in row.values() if isinstance(value, float)]
+        assert all(map(math.isfinite, numbers)), title
+    return {
+        title: [{name: "" if value is None else value for name, value in row.items()} for row in rows]
+        for title, rows in panels.items()
+    }
+
+
 def called(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(list(arguments))
@@ -87,7 +117,22 @@ def test_what_is_shown_of_an_odd_fleet_can_be_read(
     shown = {kind: (tmp_path / f"report.{kind}").read_text("utf-8") for kind in ("html", "md", "json")}
     shown["slo"] = capsys.readouterr().out
     with open_store(store) as opened:
-        shown["page"] = answer(opened, Asked("/"), load_objectives()).html
+        for asked in pages(opened):
+            shown[str(asked)] = answer(opened, asked, load_objectives()).html
+        clusters = [row["cluster"] for row in opened.query("SELECT DISTINCT cluster FROM node_states")]
+        shown["panels"] = str(
+            finite(panels_of(opened, clusters=clusters, from_s=MON // 1_000, to_s=MON // 1_000 + 90_000))
+        )
+        before = panels_of(opened, clusters=clusters, from_s=MON // 1_000 - 7_200, to_s=MON // 1_000 - 3_600)
+        shown["panels of an hour of which nothing is known"] = str(finite(before))
     assert {kind: found[0] for kind, text in shown.items() if (found := WRONG.search(text))} == {}
     assert summary in shown["html"]
-    assert "Job success" in shown["page"]
+    assert "Job success" in shown[str(Asked("/"))]
+
+
+def test_a_store_in_which_nothing_is_shows_dashboards_without_numbers_that_are_none(tmp_path: Path) -> None:
+    with open_store(f"chdb://{tmp_path / 'store'}") as store:
+        migrate(store)
+        panels = finite(panels_of(store, clusters=["c1"], from_s=MON // 1_000, to_s=MON // 1_000 + 3_600))
+    assert panels["fleet: Failures"] == [{"failures": 0}]
+    assert panels["goodput: Goodput"] == [{"goodput": ""}]

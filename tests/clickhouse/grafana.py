@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from faultlens.store import Store
+from slo.dashboards import load_boards
 
 
 def expanded(sql: str, *, from_s: int, to_s: int, interval_s: int, variables: Mapping[str, Sequence[str]]) -> str:
@@ -18,6 +22,18 @@ def expanded(sql: str, *, from_s: int, to_s: int, interval_s: int, variables: Ma
     if left := re.search(r"\$\w*\{?\w+", sql):
         raise AssertionError(f"{left[0]} is neither a macro nor a variable of Grafana's")
     return sql
+
+
+def shown(store: Store, *, clusters: Sequence[str], from_s: int, to_s: int) -> dict[str, list[dict[str, Any]]]:
+    """Return what every panel that asks the store shows of a time, by `board: title`."""
+    found = {}
+    for name, board in load_boards().items():
+        variables = {"cluster": clusters, **{text: [value] for text, value in board.texts.items()}}
+        for panel in board.panels:
+            if panel.sql:
+                sql = expanded(panel.sql, from_s=from_s, to_s=to_s, interval_s=3_600, variables=variables)
+                found[f"{name}: {panel.title}"] = store.query(sql)
+    return found
 
 
 def _quoted(values: Sequence[str]) -> str:

@@ -91,11 +91,3 @@ def test_a_panels_question_has_an_answer_of_the_form_that_it_draws(name: str, pa
     if panel.kind == "stat":
         assert all(isinstance(value, int | float) for value in [*rows[0].values()][-1:])
     assert {*panel.units, *panel.links} <= {*columns}
-
-
-@pytest.mark.store
-def test_nothing_in_the_time_that_is_looked_at_is_no_error(store: Store) -> None:
-    for name, panel in ASKING:
-        variables = {"cluster": ["c1"], **{text: [value] for text, value in BOARDS[name].texts.items()}}
-        sql = expanded(panel.sql, from_s=0, to_s=60, interval_s=60, variables=variables)
-        assert "nan" not in str([row for row in store.query(sql) if panel.kind != "stat"]).lower(), panel.title
