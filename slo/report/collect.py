@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from faultlens.catalogue.loader import load_families
@@ -46,10 +47,8 @@ def collect(
     streamed = {row["objective"]: row for row in recompute.streamed(noted, view, here.to_ms)}
     taken_back = _asked(noted, "withdrawn", view, here)[0]
     outages = assemble.outages(_asked(noted, "outages", view, here) if not view.team else [])
-    reliability = assemble.reliability(failures, rows, outages, here)
-    rate = failure_rate(reliability.failures, reliability.gpu_ms / DAY_MS)
     nodes, left_out = assemble.nodes(_node_rows(noted, view, here), outages)
-    return ReportData(
+    data = ReportData(
         period=shown,
         scope=scope_words(view),
         as_of_ms=view.as_of_ms,
@@ -60,7 +59,7 @@ def collect(
         before=assemble.totals(failures_before, rows, 1) if is_known else None,
         nodes=nodes,
         quality=assemble.quality(failures, taken_back["withdrawn"]),
-        reliability=reliability,
+        reliability=assemble.reliability(failures, rows, outages, here),
         intake=Intake({row["reason"]: row["records"] for row in _asked(noted, "dead_letters", view, here)}),
         fleet={row["use"]: row["gpu_ms"] for row in _asked(noted, "fleet", view, here)} if not view.team else {},
         catalogs=tuple(taken_back["catalogs"]),
@@ -72,11 +71,20 @@ def collect(
         remedies=changes.remedies(_asked(noted, "report_remedies", view, here)) if not view.team else (),
         disputes=changes.disputes(labels(noted, cluster=view.cluster, from_ms=here.from_ms, to_ms=here.to_ms)),
         price=price,
-        sizes=machines.sizes(_asked(noted, "report_sizes", view, here)),
-        saves=machines.saves(_asked(noted, "report_saves", view, here), rate),
-        returned=() if view.team else machines.returned(_asked(noted, "report_returned", view, here), load_families()),
         corrections=corrections(_asked(noted, "report_corrections", view, here)),
-        sources=noted.sources(),
+    )
+    return replace(_with_machines(data, noted, view, here), sources=noted.sources())
+
+
+def _with_machines(data: ReportData, reader: Reader, view: View, here: Interval) -> ReportData:
+    """Return the report with how jobs and machines lasted."""
+    rate = failure_rate(data.reliability.failures, data.reliability.gpu_ms / DAY_MS)
+    gone = [] if view.team else _asked(reader, "report_returned", view, here)
+    return replace(
+        data,
+        sizes=machines.sizes(_asked(reader, "report_sizes", view, here)),
+        saves=machines.saves(_asked(reader, "report_saves", view, here), rate),
+        returned=machines.returned(gone, load_families()),
     )
 
 

@@ -22,7 +22,7 @@ from faultlens.budget import (
     time_to_exhaustion_ms,
 )
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from slo.budget import bad_counts_that_warn, bad_time_allowed_ms
+from slo.budget import bad_time_allowed_ms
 
 SHARES_AND_WINDOWS = [(0.02, HOUR_MS), (0.05, 6 * HOUR_MS), (0.10, 24 * HOUR_MS), (0.10, 3 * DAY_MS)]
 
@@ -61,11 +61,6 @@ def test_one_failure_of_ten_requests_an_hour_is_13_9_percent_of_the_budget_and_b
     assert allowed == pytest.approx(7.2)
     assert 1 / allowed == pytest.approx(0.139, abs=5e-4)
     assert burn_rate(1, 10, 0.999) == pytest.approx(100)
-
-
-def test_few_events_warn_by_their_count_and_never_on_a_single_one() -> None:
-    assert bad_counts_that_warn(7_200, target=0.999, budget_share=0.02) == 2
-    assert bad_counts_that_warn(1_000_000, target=0.999, budget_share=0.02) == pytest.approx(20)
 
 
 def test_a_week_at_99_95_percent_may_be_bad_for_5_minutes_and_2_4_seconds() -> None:
