@@ -50,6 +50,12 @@ SELECT job, 1, 0, revision, if(revision = 1, 'provisional', 'final'), 'c1', clas
     ran_s / 4, concat('rule_', toString(why)), 'c', ended, ended + if(revision = 1, 2, 300), toString(revision)
 FROM made ARRAY JOIN [1, 2] AS revision WHERE fails;
 
+INSERT INTO attributions (job_id, attempt, loss, revision, status, cluster, class, code, summary, basis, confidence, advice,
+    lost_gpu_seconds, since_checkpoint_s, rule, catalog, ended_at, emitted, event_id)
+SELECT job, 1, 0, 3, 'amended', 'c1', 'user', 'app.config', 'a typo', 'established', 1, 'do_not_retry', ran_s * 2, ran_s / 4,
+    'labelled_by_a_person', 'c', ended, ended + 3600, '3'
+FROM made WHERE fails AND cityHash64(n, 'said') % 10 = 0;
+
 INSERT INTO evidence (job_id, attempt, loss, revision, position, role, source, event_id, time, what, ended_at, emitted)
 SELECT job, 1, 0, 2, position, if(position = 0, 'root', 'cascade'), concat('agent/', node), 'x', ended - 5, 'xid 79', ended, ended + 300
 FROM made ARRAY JOIN [0, 1, 2] AS position WHERE fails;
