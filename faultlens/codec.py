@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from faultlens.clock import moment_of, ms_of
 from faultlens.errors import InvalidEventError, Reason
-from faultlens.events import FAULT_KINDS, Data, Moment, NodeFault
+from faultlens.events import FAULT_KINDS, Data, Moment
 from faultlens.topics import TYPE_OF, TYPES, EventType
 
 MAX_RECORD_BYTES: Final = 256 * 1024
@@ -148,21 +148,32 @@ def _instant(moment: datetime) -> int:
 def _checked(decode_data: Any, envelope: _Envelope) -> Data:
     try:
         return decode_data(envelope.data)  # type: ignore[no-any-return]
-    except msgspec.ValidationError as error:
-        if envelope.type == "faultlens.node.fault.v1" and str(error).endswith("`$.kind`"):
-            return _fault_of_unknown_kind(envelope.data)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return decode_data(msgspec.json.encode(_as_meant(envelope)))  # type: ignore[no-any-return]
+    except msgspec.DecodeError as error:
         raise InvalidEventError(_reason_of(error), f"data of {envelope.type}: {error}") from None
 
 
-def _fault_of_unknown_kind(raw: Raw) -> NodeFault:
-    """Return the fault with kind `other`: a kind that a newer producer knows is recorded, not refused."""
-    fields = msgspec.json.decode(raw)
-    if isinstance(fields.get("kind"), str) and fields["kind"] not in FAULT_KINDS:
-        fields["kind"] = "other"
-    try:
-        return msgspec.convert(fields, NodeFault)
-    except msgspec.ValidationError as error:
-        raise InvalidEventError(_reason_of(error), f"data of faultlens.node.fault.v1: {error}") from None
+def _as_meant(envelope: _Envelope) -> Any:
+    """Return the data's fields without what other producers write otherwise.
+
+    Many write null for an optional field that they leave out. A kind of fault that a newer one knows is `other`: it
+    is recorded, not refused.
+    """
+    fields = _without_nulls(msgspec.json.decode(envelope.data))
+    if envelope.type == "faultlens.node.fault.v1" and isinstance(fields, dict):
+        kind = fields.get("kind")
+        if isinstance(kind, str) and kind not in FAULT_KINDS:
+            fields["kind"] = "other"
+    return fields
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _reason_of(error: Exception) -> Reason:

@@ -68,6 +68,14 @@ def test_what_is_no_event_is_refused_with_the_reason(raw: bytes, reason: str) ->
     assert refusal(raw) == reason
 
 
+def test_null_is_an_optional_field_that_was_left_out_and_a_required_one_that_is_missing() -> None:
+    left_out = dict.fromkeys(("domains", "count", "synthetic", "device", "message"))
+    told = DECODER.decode(record(data=FAULT | left_out | {"domains": {"rack": None, "zone": "z1"}}))
+    assert told.data == DECODER.decode(record(data=FAULT | {"domains": {"zone": "z1"}})).data
+    assert DECODER.decode(record(data=FAULT | left_out)).data == DECODER.decode(record()).data
+    assert refusal(record(data=FAULT | {"code": None})) == "missing_field"
+
+
 def test_text_of_any_language_and_unknown_fields_are_accepted() -> None:
     event = DECODER.decode(record(unknown={"any": ["thing"]}, data=FAULT | {"message": "Ошибка 错误 🔥", "new": 1}))
     assert getattr(event.data, "message", None) == "Ошибка 错误 🔥"
