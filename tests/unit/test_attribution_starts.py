@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scenes import Run, Scene
+from tests.unit.scenes import UNKNOWN, Run, Scene
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,16 @@ def test_of_a_gangs_nodes_it_is_not_the_one_that_started_others_well_since_it_wa
     refused(scene, "f", "n2", minute=24, user="fay")
     refused(scene, "g", "n1", "n2", "n3", minute=26, user="gus")
     assert scene.run(60).told("g") == ("platform.runtime.container", "established", "n2", "retry_elsewhere")
+
+
+@pytest.mark.parametrize("text", ["RuntimeError: No CUDA GPUs are available", UNKNOWN])
+def test_a_node_on_which_five_users_fail_unexplained_and_nobody_runs_well_is_broken_for_sure(text: str) -> None:
+    scene = Scene().node("n1", until=60)
+    for number in range(6):
+        name, minute = f"j{number}", 2 + 4 * number
+        scene.job(name, "n1", minute=minute, user=f"u{number}").exit(minute + 1, name, 0, "n1", text)
+        scene.end(minute + 1.1, name)
+    run = scene.run(60)
+    assert run.verdict("j0").basis == "assumed"
+    assert run.told("j2") == ("host.lost", "supported", "n1", "retry_elsewhere")
+    assert run.told("j5") == ("host.lost", "established", "n1", "retry_elsewhere")

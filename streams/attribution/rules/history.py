@@ -6,7 +6,7 @@ from typing import Final
 
 from faultlens.clock import DAY_MS, moment_of
 from faultlens.events import EvidenceItem
-from faultlens.internal import Observation
+from faultlens.internal import NodeAnswer, Observation
 from streams.attribution.facts import Facts
 from streams.attribution.roots import in_window, own_error, spoken, too_late
 from streams.attribution.verdict import Finding
@@ -17,6 +17,8 @@ _ALONE: Final = 1
 _REPEATED_WITHIN_MS: Final = DAY_MS
 _SAME_ENDS: Final = 3
 _UNEXPLAINED_USERS: Final = 3
+# So many people's programs do not break on one node alone by chance: then it is as sure as failed starts are.
+_UNEXPLAINED_FOR_SURE: Final = 5
 _ELSEWHERE: Final = frozenset({"assumed", "supported"})
 
 
@@ -76,9 +78,14 @@ def different_users_fail_here(facts: Facts) -> Finding | None:
         return None
     for answer in facts.answers:
         if answer.failure_users + 1 >= _UNEXPLAINED_USERS and answer.starts == 0:
-            return Finding(
-                "host.lost", "supported",
-                f"{answer.failures + 1} jobs of {answer.failure_users + 1} users failed unexplained on {answer.node}",
-                answer.node, advice="retry_elsewhere",
-            )  # fmt: skip
+            return _suspected(answer)
     return None
+
+
+def _suspected(answer: NodeAnswer) -> Finding:
+    jobs, users = answer.failures + 1, answer.failure_users + 1
+    what = f"{jobs} jobs of {users} users failed unexplained on {answer.node}"
+    if users < _UNEXPLAINED_FOR_SURE:
+        return Finding("host.lost", "supported", what, answer.node, advice="retry_elsewhere")
+    item = EvidenceItem("root", f"agent/{answer.node}", f"{answer.node}-ends", moment_of(answer.up_to_ms), what)
+    return Finding("host.lost", "established", what, answer.node, items=(item,), advice="retry_elsewhere")
