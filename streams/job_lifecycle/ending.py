@@ -16,12 +16,17 @@ from streams.job_lifecycle.record import (
 
 
 def missed_ms(attempt: Attempt, blind_ms: int) -> int | None:
-    """Return when the attempt's reporters have missed three words; None: it has ended, or was never allocated."""
+    """Return when the attempt's reporters have missed three words; None: it has ended, or was never allocated.
+
+    Each time that they had only been slow, twice as long is waited for them.
+    """
     if attempt.end is not None or attempt.allocated_ms is None:
         return None
     if attempt.alive_ms is None:
-        return max(attempt.heard_at_ms, attempt.allocated_ms, blind_ms) + NO_ALIVE_GRACE_MS
-    return max(attempt.heard_at_ms, blind_ms) + MISSED_ALIVES * attempt.alive_ms
+        silent_since_ms, usual_ms = max(attempt.heard_at_ms, attempt.allocated_ms, blind_ms), NO_ALIVE_GRACE_MS
+    else:
+        silent_since_ms, usual_ms = max(attempt.heard_at_ms, blind_ms), MISSED_ALIVES * attempt.alive_ms
+    return silent_since_ms + max(usual_ms, min(usual_ms << attempt.reopened, REPORTER_LOST_MS))
 
 
 def due_ms(job: JobRecord, attempt: Attempt, blind_ms: int = 0) -> int | None:

@@ -32,6 +32,7 @@ from streams.job_lifecycle.record import (
     EXITS_MAX,
     OBSERVATIONS_MAX,
     OTHERS_MAX,
+    REOPENED_MAX,
     SAME_LOSS_MS,
     Attempt,
     JobRecord,
@@ -97,12 +98,13 @@ def _heard(attempt: Attempt, event: Event, now_ms: int) -> Attempt:
     """Return the attempt with its reporters' last word noted; a word after an end that we concluded reopens it."""
     if not isinstance(event.data, _REPORTERS_WORDS):
         return attempt
-    closed = attempt.closed
+    closed, reopened = attempt.closed, attempt.reopened
     if closed is not None and event.time_ms > closed.at_ms:
-        closed = None
+        closed, reopened = None, min(reopened + 1, REOPENED_MAX)
     return replace(
         attempt,
         closed=closed,
+        reopened=reopened,
         heard_ms=max(attempt.heard_ms, event.time_ms),
         heard_at_ms=max(attempt.heard_at_ms, now_ms),
     )

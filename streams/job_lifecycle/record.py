@@ -32,6 +32,8 @@ MISSED_ALIVES: Final = 3
 NO_ALIVE_GRACE_MS: Final = 60 * SECOND_MS
 NEXT_ATTEMPT_GRACE_MS: Final = 5 * MINUTE_MS
 REPORTER_LOST_MS: Final = 60 * MINUTE_MS
+# The time that is waited doubles that often; longer than REPORTER_LOST_MS it never gets.
+REOPENED_MAX: Final = 16
 SAME_LOSS_MS: Final = 5 * MINUTE_MS
 # Limits of one job; what passes them is folded into counts.
 EXITS_MAX: Final = 16
@@ -100,7 +102,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of an attempt. `heard_ms` and `heard_at_ms`: its reporters' last record, by its own
     time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, the
     outcome, and what the job brings along; `sent_ms`: when they were last told. `context_seen`: the version of the
-    context that the verdict was last held against."""
+    context that the verdict was last held against. `reopened`: how often it was closed too early."""
 
     attempt: int
     cluster: str = ""
@@ -139,6 +141,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     slow: SlowRanks = ()
     overflow: int = 0
     context_seen: int = -1
+    reopened: int = 0
 
     @property
     def end(self) -> End | None:

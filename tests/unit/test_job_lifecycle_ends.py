@@ -200,6 +200,14 @@ def test_a_word_after_the_end_that_we_concluded_takes_it_back_and_a_real_end_is_
     assert run.told("j") == OWN
 
 
+def test_a_job_that_only_speaks_seldom_is_not_closed_again_and_again_for_a_restart_that_it_survived() -> None:
+    scene = Scene().node("n1", until=4).node("n1", since=5, until=120, boot_id="n1-b2").node("n2", until=120)
+    run = scene.job("j", "n1").steps("j", 0.5, 90, every=2).end(91, "j", "succeeded").run(120)
+    assert run.statuses("j").count("provisional") <= 2
+    assert run.statuses("j")[-1] == "withdrawn"
+    assert run.counted("job_success") == (1, 1, {})
+
+
 # --- several attempts ------------------------------------------------------------------------------------
 
 
