@@ -17,7 +17,8 @@ from producers.simulation.world import World
 _FEWEST_NODES: Final = 3
 _REGROUP_S: Final = (15.0, 60.0)
 _SURVIVED: Final = frozenset({"crash", "node_lost"})
-# Who fails this soon after a loss never got over it: then there is one failure and no loss.
+# Whose failure ends it this soon after a loss never got over it: then there is one failure and no loss. Who hangs by
+# then and ends later did get over it, as far as anybody can see.
 _OVER_IT_MS: Final = 5 * MINUTE_MS + SECOND_MS
 
 
@@ -70,6 +71,6 @@ def _regroup(world: World, attempt: Attempt, blow: Blow, node: Node, shown: bool
 
 
 def _get_over_it(world: World, attempt: Attempt, truth: Truth, _at_ms: int) -> None:
-    if not attempt.failed:
+    if not (attempt.failed and attempt.over):
         world.count("losses")
         world.told(truth)
