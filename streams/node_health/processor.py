@@ -20,6 +20,7 @@ from streams.node_health.record import (
     FORGOTTEN_AFTER_MS,
     HELD_MAX,
     MISSED_INTERVALS,
+    ON_TIME_INTERVALS,
     RELEASED_KEPT_MS,
     RELEASED_MAX,
     SEEN_BYTES,
@@ -106,14 +107,17 @@ class NodeHealthProcessor:
         return self._flushed(record, list(effects.emits), now_ms)
 
     def survey(self, now_ms: int, states: Iterable[tuple[str, Struct]], lane: int) -> Sequence[Emit]:
-        """Return how many covered nodes of each cluster reported on time."""
+        """Return how many covered nodes of each cluster reported on time.
+
+        When we lose them all at once, each has missed two intervals by the time that the first one has missed three.
+        """
         covered: dict[str, int] = {}
         on_time: dict[str, int] = {}
         for _, state in states:
             record = cast("NodeRecord", state)
             if record.covered and record.removed is None:
                 covered[record.cluster] = covered.get(record.cluster, 0) + 1
-                if now_ms - record.reported_ms < MISSED_INTERVALS * record.interval_ms:
+                if now_ms - record.reported_ms < ON_TIME_INTERVALS * record.interval_ms:
                     on_time[record.cluster] = on_time.get(record.cluster, 0) + 1
         return [
             Emit(

@@ -12,6 +12,8 @@ from faultlens.internal import Held, Observation, Released
 
 # Contract, "Silence": a node is silent when it missed three intervals.
 MISSED_INTERVALS: Final = 3
+# Who has missed fewer than two counts as heard, when it is asked whether most are.
+ON_TIME_INTERVALS: Final = 2
 # Faults are kept for allocations that arrive after them, however far the lane of a job is behind within a day;
 # released allocations for 7 days.
 FAULTS_KEPT_MS: Final = DAY_MS

@@ -92,6 +92,16 @@ def test_a_node_that_misses_three_intervals_is_silent_until_it_reports_again() -
     assert scene.run(40).states("n2") == [WELL]
 
 
+def test_where_all_fall_silent_at_once_nobody_is_whenever_in_its_interval_each_one_reports() -> None:
+    names = [f"m{number}" for number in range(12)]
+    scene = Scene()
+    for number, name in enumerate(names):
+        for since, until in ((-10, 9.99), (16, 30)):
+            scene.node(name, since=since + number / 12, until=until)
+    run = scene.run(30)
+    assert {state for name in names for _, state in run.states(name)} == {"available"}
+
+
 @pytest.mark.parametrize(("silent", "others"), [(("n1",), ()), (("n1", "n2"), ()), (("n1", "n2"), ("n3",))])
 def test_where_most_fall_silent_at_once_it_is_we_who_are_blind(silent: Any, others: Any) -> None:
     assert states(gap(*silent).node(*others, until=40)) == [WELL]
