@@ -83,6 +83,7 @@ def _with_machines(data: ReportData, reader: Reader, view: View, here: Interval)
     return replace(
         data,
         sizes=machines.sizes(_asked(reader, "report_sizes", view, here)),
+        trainings=machines.trainings(_asked(reader, "report_trainings", view, here)),
         saves=machines.saves(_asked(reader, "report_saves", view, here), rate),
         returned=machines.returned(gone, load_families()),
     )

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from faultlens.objectives import Unit
 from slo.indicators import goodput
 from slo.report.corrections import Corrections
-from slo.report.machines import ReturnedLine, SaveLine, SizeLine
+from slo.report.machines import ReturnedLine, SaveLine, SizeLine, TrainingLine
 
 OVERHEAD: Final = "overhead"
 """Stands in the place of a class for time and events that no failure is behind."""
@@ -318,6 +318,7 @@ class ReportData:
     disputes: Disputes = Disputes()
     price: Price | None = None
     sizes: tuple[SizeLine, ...] = ()
+    trainings: tuple[TrainingLine, ...] = ()
     saves: tuple[SaveLine, ...] = ()
     returned: tuple[ReturnedLine, ...] = ()
     corrections: Corrections = field(default_factory=Corrections)

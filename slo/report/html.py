@@ -63,6 +63,7 @@ def render_html(data: ReportData) -> str:
         disputes=list(telling_changes.dispute_lines(data.disputes)),
         lost_cost=_lost_cost(data),
         sizes=view_machines.sizes_table(data),
+        trainings=view_machines.trainings_table(data),
         saves=view_machines.saves_table(data),
         returned=view_machines.returned_table(data),
         corrections=view_machines.corrections_table(data),

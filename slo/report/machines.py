@@ -11,6 +11,7 @@ from faultlens.catalogue.families import Families
 from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 from slo.indicators import (
     best_checkpoint_interval_min,
+    effective_time_ratio,
     mean_time_between_h,
     mttf_bounds_h,
     share_lost_to_saving,
@@ -63,6 +64,33 @@ class SaveLine:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingLine:
+    """A training that held much GPU time: its wall time, and how often hardware, drivers or the platform broke in.
+
+    `unproductive_ms` leaves out what the user's own failures lost.
+    """
+
+    job_id: str
+    team: str
+    gpus: int
+    attempts: int
+    interruptions: int
+    productive_ms: int
+    unproductive_ms: int
+    queued_ms: int
+
+    @property
+    def effective(self) -> float | None:
+        """Effective training time: the share of the wall time that became work which was kept."""
+        return effective_time_ratio(self.productive_ms, self.unproductive_ms, self.queued_ms)
+
+    @property
+    def between_h(self) -> float | None:
+        """Mean time between interruptions, in hours; None without one."""
+        return mean_time_between_h((self.productive_ms + self.unproductive_ms) / HOUR_MS, self.interruptions)
+
+
+@dataclass(frozen=True, slots=True)
 class ReturnedLine:
     """Nodes with a vendor's GPUs that were replaced or taken away: how often, and how long until they were back."""
 
@@ -91,6 +119,12 @@ def _smallest(up_to: int) -> int:
     if up_to == 0:
         return 4_097
     return 1 if up_to == 8 else up_to // 8 + 1
+
+
+def trainings(rows: Iterable[Row]) -> tuple[TrainingLine, ...]:
+    """Return the trainings that held most GPU time, in that order."""
+    names = TrainingLine.__dataclass_fields__
+    return tuple(TrainingLine(**{name: row[name] for name in names}) for row in rows)
 
 
 def saves(rows: Iterable[Row], failures_per_gpu_day: float | None) -> tuple[SaveLine, ...]:

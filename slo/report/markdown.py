@@ -40,6 +40,7 @@ def _sections(data: ReportData) -> Iterator[str]:
         ("Worst nodes and devices", view.nodes_table(data) if data.nodes else None),
         ("Compared with the period before", view.comparison_table(data)),
         ("How long jobs last, by size", view_machines.sizes_table(data)),
+        ("The largest trainings", view_machines.trainings_table(data)),
         ("How often to save", view_machines.saves_table(data)),
         ("Hardware that went back", view_machines.returned_table(data)),
         ("Week by week", view.weeks_table(data)),

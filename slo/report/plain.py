@@ -45,6 +45,9 @@ def to_plain(data: ReportData) -> dict[str, Any]:
         for line in data.sizes
         for low, high in (line.bounds_h,)
     ]
+    plain["trainings"] = [
+        asdict(line) | {"effective": line.effective, "between_h": line.between_h} for line in data.trainings
+    ]
     plain["returned"] = [asdict(line) | {"median_ms": line.median_ms} for line in data.returned]
     return plain
 

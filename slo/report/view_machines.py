@@ -10,7 +10,7 @@ from slo.report.corrections import now_words, reason, whose
 from slo.report.data import ReportData
 from slo.report.machines import SizeLine
 from slo.report.view import Table
-from slo.wording import NOTHING, duration, minute, printable, whole_hours
+from slo.wording import NOTHING, duration, minute, percent, printable, whole_hours
 
 _NAME: Final = 120
 
@@ -39,6 +39,26 @@ def _size_row(line: SizeLine) -> tuple[str, ...]:
 
 def _hours(hours: float) -> str:
     return duration(hours * HOUR_MS)
+
+
+def trainings_table(data: ReportData) -> Table | None:
+    """The trainings that held most GPU time, and how much of their time was effective; None without any."""
+    if not data.trainings:
+        return None
+    rows = [
+        (
+            printable(line.job_id, limit=_NAME),
+            printable(line.team, limit=_NAME) or NOTHING,
+            f"{line.gpus:,}",
+            f"{line.attempts:,}",
+            percent(line.effective),
+            f"{line.interruptions:,}",
+            NOTHING if line.between_h is None else _hours(line.between_h),
+        )
+        for line in data.trainings
+    ]
+    heads = ("Job", "Team", "GPUs", "Attempts", "Effective time", "Interruptions", "Time between")
+    return Table("Trainings that held most GPU time", heads, rows, frozenset(range(2, 7)))
 
 
 def saves_table(data: ReportData) -> Table | None:

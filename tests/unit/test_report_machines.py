@@ -13,7 +13,7 @@ from slo.indicators import mttf_bounds_h, poisson_bounds
 from slo.report import view_machines
 from slo.report.corrections import Correction, Corrections, corrections
 from slo.report.html import render_html
-from slo.report.machines import ReturnedLine, returned, saves, sizes
+from slo.report.machines import ReturnedLine, returned, saves, sizes, trainings
 from slo.report.markdown import render_markdown
 from slo.report.telling_changes import correction_lines
 from slo.wording import NOTHING
@@ -54,6 +54,22 @@ def test_sizes_begin_where_the_smaller_ones_end_and_without_failures_nothing_bou
     assert table is not None
     assert [row[0] for row in table.rows] == ["1 to 8", "9 to 64", "4,097 and more"]
     assert table.rows[0][4:] == (NOTHING, "1 d 9 h", NOTHING)
+
+
+def test_a_trainings_effective_time_counts_the_wait_and_leaves_out_nothing_but_the_users_own() -> None:
+    """Published: above 90 % of a 54-day training was effective, interrupted every 3.09 hours."""
+    hours = {"productive_ms": 1_180 * HOUR_MS, "unproductive_ms": 116 * HOUR_MS, "queued_ms": 4 * HOUR_MS}
+    row = {"job_id": "llm", "team": "nlp", "gpus": 16_384, "attempts": 420, "interruptions": 419, **hours}
+    (line,) = trainings([row])
+    assert line.effective == pytest.approx(1_180 / 1_300)
+    assert line.between_h == pytest.approx(3.09, abs=5e-3)
+    calm = replace(line, interruptions=0, productive_ms=0, unproductive_ms=0, queued_ms=0)
+    assert (calm.effective, calm.between_h) == (None, None)
+    data = replace(a_report(), trainings=(line, calm))
+    table = view_machines.trainings_table(data)
+    assert table is not None
+    assert [row[4:] for row in table.rows] == [("90.8 %", "419", "3 h 5 min"), (NOTHING, "0", NOTHING)]
+    assert "The largest trainings" in render_html(data)
 
 
 def saved(job: str, gpus: int, every_min: float, *, write_s: float = 60.0) -> dict[str, object]:
