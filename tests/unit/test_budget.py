@@ -63,6 +63,22 @@ def test_one_failure_of_ten_requests_an_hour_is_13_9_percent_of_the_budget_and_b
     assert burn_rate(1, 10, 0.999) == pytest.approx(100)
 
 
+def test_15_percent_of_errors_for_ten_minutes_page_within_6_and_stop_within_5_of_their_end() -> None:
+    """At 99.9 % over 30 days: the short window (5 min) is over at once, the long one (1 h) after 5.76 min."""
+
+    def burns(minute: float, window_min: float) -> float:
+        bad_min = max(0.0, min(minute, 10) - max(0.0, minute - window_min))
+        return burn_rate(0.15 * bad_min, window_min, 0.999)
+
+    def warns(minute: float) -> bool:
+        return burns(minute, 5) >= 14.4 and burns(minute, 60) >= 14.4
+
+    assert burns(0.5, 5) >= 14.4 > burns(0.5, 60)
+    warning = [second / 60 for second in range(3_600) if warns(second / 60)]
+    assert (warning[0], warning[-1]) == (pytest.approx(5.76, abs=1 / 60), pytest.approx(14.52, abs=1 / 60))
+    assert time_to_exhaustion_ms(burn_rate(0.15, 1, 0.999), period_ms=30 * DAY_MS) == pytest.approx(4.8 * HOUR_MS)
+
+
 def test_a_week_at_99_95_percent_may_be_bad_for_5_minutes_and_2_4_seconds() -> None:
     assert bad_time_allowed_ms(7 * DAY_MS, 0.9995) == pytest.approx(5 * MINUTE_MS + 2_400)
 
