@@ -14,7 +14,8 @@ from msgspec import Struct
 from faultlens.codec import Event
 from faultlens.events import Check
 from producers.kernel_log.folding import Folder
-from producers.kernel_log.scanning import Scanner
+from producers.kernel_log.lines import kmsg_record
+from producers.kernel_log.scanning import Scanner, Seen
 
 KMSG: Final = Path("/dev/kmsg")
 # The kernel's own limit of a record (CONSOLE_EXT_LOG_MAX); a smaller buffer is refused.
@@ -98,22 +99,24 @@ class KernelWatch:
         taken = 0
         try:
             for record in islice(self._source.records(), AT_ONCE):
-                events += self._taken(record)
                 taken += 1
+                seen = self._taken(record)
+                if seen is not None:
+                    events += self._folder.take(seen)
             self._error = None
         except OSError as error:
             self._error = f"cannot be read: {error.strerror or error}"
         self.behind = taken == AT_ONCE
         return events + self._folder.due(now_ms)
 
-    def _taken(self, record: str) -> Iterator[Event]:
-        sequence = sequence_of(record)
-        if sequence is None or sequence <= self.cursor.sequence:
-            return
-        seen = self._scanner.feed(record)
-        if seen is not None:
-            yield from self._folder.take(seen)
-        self.cursor = Cursor(self.cursor.boot_id, sequence)
+    def _taken(self, raw: str) -> Seen | None:
+        """Return what a record tells of that was not read yet."""
+        record = kmsg_record(raw)
+        if record is None or record.sequence <= self.cursor.sequence:
+            return None
+        seen = self._scanner.take(record.line)
+        self.cursor = Cursor(self.cursor.boot_id, record.sequence)
+        return seen
 
     def rest(self) -> list[Event]:
         """Return the counts that were not told yet: the agent ends here."""
@@ -129,9 +132,3 @@ class KernelWatch:
             told = f"records were overwritten {lost} times before they could be read"
             return Check("kernel_log", "kernel", "warn", None, "overrun", told)
         return Check("kernel_log", "kernel", "pass")
-
-
-def sequence_of(record: str) -> int | None:
-    """Return a record's number; None: it is no record of /dev/kmsg."""
-    parts = record.split(",", 2)
-    return int(parts[1]) if len(parts) == 3 and parts[1].isascii() and parts[1].isdigit() else None

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, cast
 
+from msgspec import Struct
+
 from faultlens.clock import MINUTE_MS
 from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import DetectedBy, FaultKind, NodeFault, Process
@@ -32,7 +34,9 @@ class Node(NamedTuple):
     pool: str | None = None
 
 
-class _Fold(NamedTuple):
+class _Fold(Struct):
+    """What one kind of fault came to since it was told: the first of those that followed, the last one's time."""
+
     first_ms: int
     number: int
     repeat: Seen | None = None
@@ -61,8 +65,9 @@ class Folder:
         key = _key(one)
         fold = self._open.get(key)
         if fold is not None and abs(one.at_ms - fold.first_ms) <= FOLD_MS:
-            last_ms = max(one.at_ms, fold.last_ms)
-            self._open[key] = fold._replace(repeat=fold.repeat or one, last_ms=last_ms, repeats=fold.repeats + 1)
+            fold.last_ms = max(one.at_ms, fold.last_ms)
+            fold.repeat = fold.repeat or one
+            fold.repeats += 1
             return
         if fold is not None:
             yield from self._repeats(self._open.pop(key))

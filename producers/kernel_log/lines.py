@@ -14,7 +14,7 @@ LINE_CHARS: Final = 64_000
 KERNEL: Final = "kernel"
 FABRIC_MANAGER: Final = "fabricmanager"
 
-_KMSG: Final = re.compile(r"^(\d+),\d+,(\d+),[^;]*;(.*)$")
+_KMSG: Final = re.compile(r"(\d{1,20}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)$", re.ASCII)
 _PRIORITY: Final = re.compile(r"^<(\d{1,3})>(.*)$")
 _DECODED: Final = re.compile(
     r"^(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d) *:\w+ *: ?(.*)$"
@@ -48,6 +48,13 @@ class Line(NamedTuple):
     injected: bool = False
     boot_id: str | None = None
     boots: bool = False
+
+
+class Record(NamedTuple):
+    """A record of /dev/kmsg: its number in this boot, and its line."""
+
+    sequence: int
+    line: Line
 
 
 class Parsed(NamedTuple):
@@ -88,11 +95,18 @@ def split_line(raw: str) -> Line | None:
     return Line(text)
 
 
-def _kmsg(text: str) -> Line | None:
-    found = _KMSG.match(text)
+def kmsg_record(raw: str) -> Record | None:
+    """Return a record of /dev/kmsg, `priority,sequence,microseconds,flags;text`; None for what is none."""
+    found = _KMSG.match(raw)
     if found is None:
         return None
-    return Line(found[3], Stamp(since_boot_us=int(found[2])), injected=_from_user(int(found[1])))
+    priority, sequence, since_us, text = found.groups()
+    return Record(int(sequence), Line(text, Stamp(int(since_us)), injected=_from_user(int(priority))))
+
+
+def _kmsg(text: str) -> Line | None:
+    record = kmsg_record(text)
+    return None if record is None else record.line
 
 
 def _from_user(priority: int) -> bool:

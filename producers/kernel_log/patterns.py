@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ _NAMED: Final = re.compile(r"\(\?P<\w+>")
 def _compiles(pattern: str) -> str:
     try:
         unknown = set(re.compile(pattern).groupindex) - _GROUPS
-        _together([pattern])
+        _which([pattern])
     except (re.error, re2.error) as error:
         raise ValueError(f"no regular expression: {error}") from None
     if unknown:
@@ -38,11 +39,15 @@ def _compiles(pattern: str) -> str:
 _Pattern = Annotated[str, Field(min_length=3, max_length=600), AfterValidator(_compiles)]
 
 
-def _together(patterns: Iterable[str]) -> Any:
-    """Return what tells in one pass, in time that grows with the text alone, whether any of the patterns is in it."""
+def _which(patterns: Iterable[str]) -> Any:
+    """Return what tells in one pass, in time that grows with the text alone, which of the patterns are in it."""
     options = re2.Options()
     options.log_errors = False
-    return re2.compile("|".join(f"(?:{_NAMED.sub('(?:', pattern)})" for pattern in patterns), options)
+    found = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        found.Add(_NAMED.sub("(?:", pattern))
+    found.Compile()
+    return found
 
 
 class _Strict(BaseModel):
@@ -86,14 +91,20 @@ class Patterns:
     def __init__(self, file: PatternFile) -> None:
         self._ignore = re.compile("|".join(f"(?:{pattern})" for pattern in file.ignore) or r"(?!)")
         self._entries = [(entry, re.compile(entry.pattern, re.ASCII)) for entry in file.patterns]
-        self._any = _together(entry.pattern for entry in file.patterns)
+        self._which = _which(entry.pattern for entry in file.patterns)
+        self._ages_s = sorted({entry.after_boot_s for entry in file.patterns})
+
+    def age(self, since_boot_s: int | None) -> int:
+        """Return a number for how long after its boot a kernel speaks: of the same number a text means the same."""
+        return -1 if since_boot_s is None else bisect_right(self._ages_s, since_boot_s)
 
     def worded(self, text: str, speaker: str, *, since_boot_s: float | None = None) -> Worded | None:
         """Return the fault that a speaker's text tells of, or None."""
         text = text[:TEXT_CHARS]
-        if not self._any.search(text) or self._ignore.search(text):
+        numbers = self._which.Match(text)
+        if not numbers or self._ignore.search(text):
             return None
-        for entry, pattern in self._entries:
+        for entry, pattern in (self._entries[number] for number in sorted(numbers)):
             found = pattern.search(text) if entry.speaker == speaker else None
             if found is not None:
                 early = since_boot_s is not None and since_boot_s < entry.after_boot_s

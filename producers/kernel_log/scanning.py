@@ -24,6 +24,8 @@ _SAME_LOSS_MS: Final = MINUTE_MS
 # Both clocks in one line: the kernel's own, and the world's. Other lines give none away.
 _AUDIT: Final = re.compile(r"\baudit\((?P<epoch>\d{9,11}\.\d{3}):\d+\)")
 _RTC: Final = re.compile(r"setting system clock to (?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d) UTC")
+# Texts whose meaning is remembered; a storm of several faults repeats fewer.
+_TEXTS_KNOWN: Final = 256
 _BOOT_LINES_READ: Final = 200_000
 # Beyond it (a damaged line) no calendar may hold what is reckoned from a time.
 _END_MS: Final = ms_of(datetime(3000, 1, 1, tzinfo=UTC))
@@ -45,6 +47,15 @@ class Seen(NamedTuple):
     synthetic: bool
     boot_id: str | None
     told: Told
+
+
+class _Known(NamedTuple):
+    """What a text meant, with what had been told before it, and what after."""
+
+    before: Told
+    after: Told
+    boot_id: str | None
+    found: Seen | None
 
 
 class Scanner:
@@ -71,6 +82,7 @@ class Scanner:
         self._last_ms: int | None = None
         self._boot_id = boot_id
         self._off_bus: dict[str | None, int] = {}
+        self._known: dict[tuple[str, str, bool, int], _Known] = {}
         self.lines = 0
         self.unknown = 0
         self.unstamped = 0
@@ -78,14 +90,18 @@ class Scanner:
 
     def feed(self, raw: str) -> Seen | None:
         """Return the fault that a line tells of. Raises `UsageError` when its time cannot be made out."""
-        self.lines += 1
         line = split_line(raw)
         if line is None:
+            self.lines += 1
             return None
+        return self.take(line)
+
+    def take(self, line: Line) -> Seen | None:
+        """Return the fault that a line tells of, like `feed`."""
+        self.lines += 1
         if line.boots or line.boot_id is not None:
             self._boot_id = line.boot_id
-        self._told = self._told.after(line.text)
-        found = self._recognised(line)
+        found = self._meant(line)
         if found is None:
             self.unknown += 1
             return None
@@ -94,6 +110,23 @@ class Scanner:
             self.unstamped += at_ms is None
             return None
         return found._replace(at_ms=at_ms)
+
+    def _meant(self, line: Line) -> Seen | None:
+        """Return what a line means. What the last texts meant is known: a storm is the same ones over and over."""
+        since_us = line.stamp.since_boot_us if line.stamp is not None else None
+        since_s = None if since_us is None else since_us // 1_000_000
+        key = line.text, line.speaker, line.injected, self._patterns.age(since_s)
+        known = self._known.get(key)
+        if known is not None and known.before == self._told and known.boot_id == self._boot_id:
+            self._told = known.after
+            return known.found
+        before = self._told
+        self._told = before.after(line.text)
+        found = self._recognised(line, since_s)
+        if len(self._known) >= _TEXTS_KNOWN:
+            self._known.clear()
+        self._known[key] = _Known(before, self._told, self._boot_id, found)
+        return found
 
     def _moment(self, line: Line) -> int | None:
         """Return a line's time; a continuation has that of the line before it, one that no calendar holds has none."""
@@ -106,15 +139,13 @@ class Scanner:
             self._last_ms = at_ms
         return self._last_ms
 
-    def _recognised(self, line: Line) -> Seen | None:
+    def _recognised(self, line: Line, since_s: int | None) -> Seen | None:
         if line.speaker == FABRIC_MANAGER:
             by_number = told_by_manager(line.text)
         else:
             by_number = numbered(line.text, self._catalogue) if line.speaker == KERNEL else None
         if by_number is not None:
             return self._seen(line, by_number)
-        since_us = line.stamp.since_boot_us if line.stamp is not None else None
-        since_s = None if since_us is None else since_us / 1_000_000
         worded = self._patterns.worded(line.text, line.speaker, since_boot_s=since_s)
         if worded is None:
             return None

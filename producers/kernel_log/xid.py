@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from faultlens.catalogue import Catalogue
@@ -23,6 +24,9 @@ _PID: Final = re.compile(r"\d{1,7}", re.ASCII)
 _LINK: Final = re.compile(r"\b[Ll]ink (?P<link>\d{1,3})\b")
 _REGISTERS: Final = re.compile(r"\(((?:0x[0-9a-fA-F]{1,8}(?:, ?)?){7})\)")
 _PCI: Final = re.compile(r"^(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$")
+
+# A machine has a few dozen devices that anybody writes of.
+_ADDRESSES_KNOWN: Final = 1_024
 
 # Bits of the registers that Xid 74 prints, by what NVIDIA's workflow makes of them: register, bits, sub-code. The first
 # that is set decides; bits that are not listed are harmless or say nothing alone.
@@ -129,6 +133,7 @@ def pid_of(text: str | None) -> int | None:
     return int(text) if text and _PID.fullmatch(text) else None
 
 
+@lru_cache(_ADDRESSES_KNOWN)
 def normal_pci(text: str) -> str:
     """Return an address as the contract compares it, `0000:9b:00.0`; what is none comes back in lower case."""
     found = _PCI.match(text.strip().lower())

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from faultlens.catalogue import load_catalogue
+from faultlens.clock import wall_ms
 from faultlens.codec import Event
-from faultlens.events import NodeFault
-from producers.agent.kernel import AT_ONCE, KMSG, Cursor, KernelWatch, KmsgDevice, Source, sequence_of
+from faultlens.events import NodeFault, NodeHealth, Process
+from producers.agent.configuration import Configuration
+from producers.agent.kernel import AT_ONCE, KMSG, Cursor, KernelWatch, KmsgDevice, Source
+from producers.agent.loop import Agent
 from producers.kernel_log.folding import FOLD_MS, Folder, Node
+from producers.kernel_log.lines import kmsg_record
 from producers.kernel_log.patterns import load_patterns
 from producers.kernel_log.scanning import Scanner
 from producers.kernel_log.stamps import LogClock
@@ -84,17 +89,36 @@ def test_the_same_line_has_the_same_id_however_often_it_is_read() -> None:
     ]
 
 
-def test_a_storm_is_one_fault_and_counts_by_the_minute_in_bounded_memory() -> None:
-    lines = 200_000
+def resident_kib() -> int:
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1_024
+
+
+def test_800_000_repeated_lines_are_one_fault_and_counts_by_the_minute_in_bounded_memory() -> None:
+    lines = 800_000
     storm = (record(number, XID.format(code=31), number * 180 / lines) for number in range(lines))
     watching = watch(Recorded(storm))
     events = watching.poll(BOOT_MS)
+    before_kib = resident_kib()
     while watching.behind:
         events += watching.poll(BOOT_MS)
     events += watching.rest()
     assert sum(count for _, count, _ in faults(events)) == lines
     assert len(events) <= 2 * 4
     assert lines > 2 * AT_ONCE
+    assert resident_kib() - before_kib < 4 * 1_024
+
+
+@pytest.mark.parametrize("text", [XID.format(code=31), "pcieport 0000:00:01.0: AER: Corrected error", "usb 1-1: new"])
+@pytest.mark.parametrize("priority", [3, 12])
+def test_a_text_means_the_same_however_often_it_comes_and_what_is_known_of_it_is_forgotten(
+    text: str, priority: int
+) -> None:
+    others = [record(number, f"another text {number}", 1.0) for number in range(2, 700)]
+    lines = [record(1, text, 1.0, priority), *others, *(record(n, text, 500.0, priority) for n in (701, 702))]
+    once = [watch(Recorded([line])).poll(BOOT_MS) for line in (lines[0], lines[-2])]
+    together = watch(Recorded(lines))
+    assert [event.data for event in together.poll(BOOT_MS)] == [event.data for events in once for event in events]
+    assert sum(count for _, count, _ in faults(together.rest())) == len(once[0])
 
 
 def test_repeats_are_told_when_their_minute_is_over_though_nothing_more_is_logged() -> None:
@@ -124,7 +148,7 @@ def test_a_log_that_cannot_be_read_or_was_overrun_is_no_pass() -> None:
 
 @pytest.mark.parametrize("line", ["", "no record", "3;4", "3,x,5,-;text", "3,٣,5,-;text"])
 def test_what_is_no_record_is_passed_over(line: str) -> None:
-    assert sequence_of(line) is None
+    assert kmsg_record(line) is None
     assert watch(Recorded([line])).poll(BOOT_MS) == []
 
 
@@ -133,13 +157,49 @@ def test_this_machine_s_own_log_is_read_record_by_record() -> None:
         pytest.skip(f"{KMSG} cannot be read here")
     device = KmsgDevice()
     try:
-        numbers = [sequence_of(line) for line in device.records()]
+        records = [kmsg_record(line) for line in device.records()]
     except OSError as error:
         pytest.skip(f"{KMSG} cannot be read here: {error}")
     finally:
         device.close()
-    assert numbers
-    assert numbers == sorted(numbers, key=lambda number: -1 if number is None else number)
+    numbers = [record.sequence for record in records if record is not None]
+    assert len(numbers) == len(records) > 0
+    assert numbers == sorted(numbers)
+
+
+@pytest.fixture
+def kernel_says() -> Iterator[Callable[[str], int | None]]:
+    """Write a line into this machine's own log, as any root process can."""
+    try:
+        file = os.open(KMSG, os.O_WRONLY)
+    except OSError as error:
+        pytest.skip(f"{KMSG} cannot be written here: {error}")
+    with os.fdopen(file, "wb", buffering=0) as log:
+        # A line without an end waits for its continuation, and is not shown to anybody before.
+        yield lambda line: log.write(f"<3>{line}\n".encode())
+
+
+def test_this_machine_s_own_log_tells_each_fault_once_however_often_the_agent_starts(
+    kernel_says: Callable[[str], int | None], tmp_path: Path
+) -> None:
+    fields = {"cluster": "c1", "node": "n1", "role": "cpu", "state": tmp_path / "state"}
+    pid = 1_000_000 + secrets.randbelow(3_000_000)  # by which the lines of this run are known
+    told: list[tuple[str, bool]] = []
+
+    class Outlet:
+        def put(self, event: Event) -> None:
+            if isinstance(event.data, NodeFault) and event.data.process == Process(pid, "faultlens-test"):
+                told.append((event.data.code, event.data.synthetic))
+
+        def trouble(self) -> None:
+            return None
+
+    for code in (31, None, 43, None):
+        if code is not None:
+            kernel_says(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid={pid}, name=faultlens-test, Ch 00000010")
+        agent = Agent(Configuration.model_validate(fields), Outlet(), version="1", now_ms=wall_ms)
+        assert isinstance(agent.once().data, NodeHealth)
+    assert told == [("31", True), ("43", True)]
 
 
 def test_a_device_that_is_not_there_is_an_error_each_time(tmp_path: Path) -> None:
