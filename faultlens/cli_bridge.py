@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -51,6 +52,10 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
     ] = LOOK_BACK_S,
     prefix: PrefixOption = False,
     once: OnceOption = False,
+    wake: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Look soon when this file is touched, as Slurm's prolog and epilog can."),
+    ] = None,
     out: Out = None,
     brokers: Brokers = None,
     state: StateOption = None,
@@ -70,7 +75,7 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
             look_back_s=look_back_s,
             every_s=every_s,
         )
-        look_until_stopped(lambda: _looked(bridge), whom="Slurm", every_s=every_s, once=once)
+        look_until_stopped(lambda: _looked(bridge), whom="Slurm", every_s=every_s, once=once, wake=wake)
     memory.close()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event as Flag
+from time import monotonic
 from typing import Annotated, Final
 
 import structlog
@@ -20,6 +22,9 @@ StateOption = Annotated[
     typer.Option("--state", metavar="DIR", help="Where it remembers what was told.", show_default=False),
 ]
 PrefixOption = Annotated[bool, typer.Option("--prefix", help="Names get CLUSTER: in front, for a second cluster.")]
+# Jobs end all the time: whoever is asked to look again has this much rest between two looks.
+AWAKE_S: Final = 2.0
+GLANCE_S: Final = 0.5
 _log: Final = structlog.get_logger("faultlens.bridge")
 
 
@@ -28,13 +33,17 @@ def place_of(state: Path | None, name: str) -> Path:
     return state or data_directory() / "faultlens" / "bridge" / name
 
 
-def look_until_stopped(look: Callable[[], Mapping[str, int]], *, whom: str, every_s: float, once: bool) -> None:
+def look_until_stopped(
+    look: Callable[[], Mapping[str, int]], *, whom: str, every_s: float, once: bool, wake: Path | None = None
+) -> None:
     """Look every `every_s` until told to stop, and say what each look came to.
 
     Whoever (`whom`) does not answer (WorldError) is asked again at the next look; of a single one the error is raised.
+    `wake`: a file; whoever touches it has the next look come soon (`AWAKE_S` after the last one).
     """
     stop = told_to_stop()
     while not stop.is_set():
+        touched = _touched(wake)
         try:
             _log.info("looked", **look())
         except WorldError as error:
@@ -43,4 +52,21 @@ def look_until_stopped(look: Callable[[], Mapping[str, int]], *, whom: str, ever
             _log.warning(f"{whom} could not be asked", error=str(error))
         if once:
             break
-        stop.wait(every_s)
+        _rest(stop, every_s, wake, touched)
+
+
+def _rest(stop: Flag, every_s: float, wake: Path | None, touched: int | None) -> None:
+    """Wait for the next look; one that was asked for since the last one began comes sooner."""
+    began = monotonic()
+    while not stop.wait(min(GLANCE_S, every_s)):
+        waited_s = monotonic() - began
+        if waited_s >= every_s or (waited_s >= AWAKE_S and _touched(wake) != touched):
+            return
+
+
+def _touched(wake: Path | None) -> int | None:
+    """Return when the file was touched last; None: it is not there, or nobody asked for it."""
+    try:
+        return None if wake is None else wake.stat().st_mtime_ns
+    except OSError:
+        return None

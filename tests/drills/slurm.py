@@ -9,16 +9,21 @@ tests/acceptance/test_drills.py.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from time import sleep
 from typing import Final
 
+from faultlens.clock import SECOND_MS
+from faultlens.codec import Event
+from faultlens.events import JobEnded
 from tests.drills.pipeline import Pipeline, judged, pipeline, report, say
 from tests.drills.slurmlab import Lab
 from tests.drills.truth import Failure, Truth
 
 RECORDED: Final = Path(__file__).parents[1] / "data" / "drills"
-EVERY_S: Final = "5"
+HOOK: Final = Path(__file__).parents[2] / "examples" / "bridge" / "faultlens-slurm-wake"
 LONG: Final = "sleep 600"
 EATER: Final = "python3 -c 'x = bytearray(400 << 20); import time; time.sleep(60)'"
 
@@ -159,18 +164,29 @@ def play(line: Pipeline, player: Player, bridge: list[str]) -> None:
         )
 
 
+def lateness_s(events: Sequence[Event]) -> float:
+    """Return how long after it half of the ends had been told."""
+    ends = [event for event in events if isinstance(event.data, JobEnded)]
+    return median((event.recorded_ms or event.time_ms) - event.time_ms for event in ends) / SECOND_MS
+
+
 def main(tool: Path, state: Path) -> int:
     """Run the drill; return 0 when every verdict is right."""
     lab = Lab(tool, state)
     lab.up()
+    wake = state / "wake"
+    wake.touch()
+    wake.chmod(0o666)
+    lab.after_each_job(HOOK, FAULTLENS_WAKE=str(wake))
     try:
         with pipeline() as line:
-            bridge = ["slurm", "--cluster", "lab", "--every-s", EVERY_S, "--state", str(state / "bridge")]
+            bridge = ["slurm", "--cluster", "lab", "--state", str(state / "bridge"), "--wake", str(wake)]
             line.start_bridge(*bridge, environment=dict(lab.environment))
             player = Player(lab)
             play(line, player, bridge)
             sleep(15)
             truth = Truth(tuple(player.failures), player.ends)
+            say(f"half of the ends were heard of within {lateness_s(line.inputs()):.1f} s")
             return report(line, truth, judged(line, truth), RECORDED, "slurm")
     finally:
         lab.down()

@@ -64,6 +64,16 @@ class Lab:
         command = f"HERE={self._tool}; . {self._tool / 'lib.sh'}; {text}"
         subprocess.run(["bash", "-c", command], env=self.environment, check=True, timeout=120)  # noqa: S607
 
+    def after_each_job(self, program: Path, **environment: str) -> None:
+        """Have the controller run a program, with these variables, when a job has ended."""
+        hook = self.state / "hook"
+        said = " ".join(f"{name}={value}" for name, value in environment.items())
+        hook.write_text(f"#!/bin/sh\nexec env {said} {program}\n", "utf-8")
+        hook.chmod(0o755)
+        with Path(self._own["SLURM_CONF"]).open("a", encoding="utf-8") as configuration:
+            configuration.write(f"EpilogSlurmctld={hook}\n")
+        self.run("scontrol", "reconfigure")
+
     def lose(self, node: str) -> None:
         """Take the power off a node: its daemon and everything that runs on it are gone at once."""
         self.daemon_dies(node)
