@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens.clock import MINUTE_MS, SECOND_MS
-from faultlens.events import Outcome
-from producers.kubernetes.owners import Owner, Word
+from producers.kubernetes.model import (
+    Attempt,
+    Ended,
+    Exited,
+    Happened,
+    Job,
+    Lost,
+    Placed,
+    Started,
+    Step,
+    Worker,
+    ending_of_attempt,
+)
+from producers.kubernetes.owners import Group
 from producers.kubernetes.runs import Ending, Run
 
 # Workers that are restarted within this of each other are one restart of all (contract: the same loss).
@@ -25,105 +36,12 @@ SETTLE_MS: Final = 5 * SECOND_MS
 TEAR_DOWN_MS: Final = MINUTE_MS
 
 
-class Worker(Struct, frozen=True, kw_only=True):
-    """A container as a worker of an attempt. `restarted_ms`: when its run before ended, if within this attempt.
-
-    `placed`: its node was told; `lost`: its end was told as the attempt's loss; `gone`: its pod is not there any more.
-    """
-
-    run: Run
-    rank: int
-    ending: Ending | None = None
-    restarted_ms: int | None = None
-    placed: str = ""
-    lost: bool = False
-    gone: bool = False
-
-
-class Attempt(Struct, frozen=True, kw_only=True):
-    """An attempt that goes on, or whose end is about to be told. `over_ms`: when it was seen that all had ended.
-
-    `began_ms`: not before that its workers hold what they hold for it, since they held it for the attempt before.
-    """
-
-    number: int
-    workers: dict[str, Worker] = {}
-    started_ms: int | None = None
-    over_ms: int | None = None
-    began_ms: int = 0
-    alive_ms: int = 0
-    generation: str = ""
-
-
-class Job(Struct, frozen=True, kw_only=True):
-    """A job. `last`: its newest attempt's number; `attempts`: those whose end was not told; `gone_ms`: when its owner
-    was deleted; `word`: what its owner says of its end, `word_ms` when that was seen; `done`: of each container that is
-    still there up to which restart its runs were told.
-    """
-
-    owner: Owner
-    job_id: str
-    last: int = 0
-    attempts: dict[int, Attempt] = {}
-    done: dict[str, int] = {}
-    word: Word | None = None
-    word_ms: int = 0
-    gone_ms: int | None = None
-    suspended_ms: int | None = None
-    pods_asked: int = 0
-    submitted: str = ""
-    pending: str = ""
-
-
-class Placed(Struct, frozen=True):
-    """A worker was given its node; `grown`: while the attempt ran already."""
-
-    attempt: Attempt
-    worker: Worker
-    grown: bool
-
-
-class Started(Struct, frozen=True):
-    """All workers run."""
-
-    attempt: Attempt
-    at_ms: int
-
-
-class Exited(Struct, frozen=True):
-    """A worker's run ended."""
-
-    attempt: Attempt
-    worker: Worker
-    ending: Ending
-
-
-class Lost(Struct, frozen=True):
-    """Workers were lost, and the attempt goes on."""
-
-    attempt: Attempt
-    workers: tuple[Worker, ...]
-    at_ms: int
-
-
-class Ended(Struct, frozen=True):
-    """The attempt is over. `following`: the number of the next one, where that has begun."""
-
-    attempt: Attempt
-    ending: Ending
-    following: int | None
-
-
-Happened = Placed | Started | Exited | Lost | Ended
-Step = tuple[Job, list[Happened]]
-
-
-def with_runs(job: Job, runs: Iterable[Run], now_ms: int, generation: str = "") -> Step:
-    """Return the job after one of its pods was seen. `generation`: what its controller counts restarts of all by."""
+def with_runs(job: Job, runs: Iterable[Run], now_ms: int, group: Group) -> Step:
+    """Return the job after one of its pods was seen. `group`: what that pod says of the attempt that it is of."""
     happened: list[Happened] = []
     for run in runs:
         if run.restarts > job.done.get(run.key, -1):
-            job, more = _with_run(job, run, now_ms, generation)
+            job, more = _with_run(job, run, now_ms, group)
             happened += more
     return job, happened
 
@@ -191,10 +109,10 @@ def _due_ms(job: Job, attempt: Attempt) -> int | None:
 # --- one run -------------------------------------------------------------------------------------------
 
 
-def _with_run(job: Job, run: Run, now_ms: int, generation: str) -> Step:
+def _with_run(job: Job, run: Run, now_ms: int, group: Group) -> Step:
     attempt = next((a for a in job.attempts.values() if run.key in a.workers), None)
     if attempt is None:
-        job, attempt, happened = _joined(job, run, generation)
+        job, attempt, happened = _joined(job, run, group)
         if attempt is None:
             return job, happened
     else:
@@ -221,25 +139,35 @@ def _more_telling(known: tuple[str, str] | None, told: tuple[str, str] | None) -
     return max((t for t in (told, known) if t is not None), key=lambda trouble: len(trouble[1]), default=None)
 
 
-def _joined(job: Job, run: Run, generation: str) -> tuple[Job, Attempt | None, list[Happened]]:
+def _joined(job: Job, run: Run, group: Group) -> tuple[Job, Attempt | None, list[Happened]]:
     """Return the attempt that a new worker belongs to, the next one if the present one is over."""
     happened: list[Happened] = []
     current = job.attempts.get(job.last)
     if current is None and job.word is not None and (job.last or run.ending is not None):
         return job, None, []  # what is left of a job whose end was told, or that had ended before anybody looked
-    is_next = current is None or job.owner.word.replica
-    if current is not None and not is_next:
-        is_next = current.generation != generation or not _going_on(current)
-        if is_next:
-            job, happened = _ended(job, current, job.last + 1)
-    if is_next or current is None:
-        current = Attempt(number=job.last + 1, generation=generation)
+    if job.owner.word.replica:
+        current = _same_replica(job, group)
+    elif current is not None and (_is_of_another(current, group) or not _going_on(current)):
+        job, happened = _ended(job, current, job.last + 1)
+        current = None
+    if current is None:
+        current = Attempt(number=job.last + 1, generation=group.name, pods=group.pods)
         job = replace(job, last=current.number)
     else:
-        current, happened = _with_losses_told(current)
+        current, happened = _with_losses_told(replace(current, generation=current.generation or group.name))
     rank = run.rank if run.rank is not None else len(current.workers)
     current = replace(current, workers={**current.workers, run.key: Worker(run=run, rank=rank)})
     return _keep(job, current), current, happened
+
+
+def _is_of_another(attempt: Attempt, group: Group) -> bool:
+    return bool(group.name and attempt.generation) and attempt.generation != group.name
+
+
+def _same_replica(job: Job, group: Group) -> Attempt | None:
+    """Return the attempt of a replica of several pods that is still being put together, or goes on whole."""
+    same = (a for a in job.attempts.values() if group.name and a.generation == group.name)
+    return next((a for a in same if all(w.ending is None and not w.gone for w in a.workers.values())), None)
 
 
 def _going_on(attempt: Attempt, but: str = "") -> bool:
@@ -278,7 +206,8 @@ def _restarted(job: Job, attempt: Attempt, worker: Worker, run: Run) -> tuple[Jo
     job, more = _ended(job, attempt, job.last + 1)
     anew = {w.run.key: replace(w, placed="", restarted_ms=None) for w in others if w.ending is None}
     workers = {**anew, run.key: replace(again, restarted_ms=None)}
-    new = Attempt(number=job.last + 1, workers=workers, began_ms=ending.at_ms, generation=attempt.generation)
+    fixed = Attempt(number=job.last + 1, generation=attempt.generation, pods=attempt.pods)
+    new = replace(fixed, workers=workers, began_ms=ending.at_ms)
     return _keep(replace(job, last=new.number), new), new, happened + more
 
 
@@ -308,7 +237,7 @@ def _started(job: Job, number: int) -> Step:
     if attempt is None or attempt.started_ms is not None:
         return job, []
     begun = [w.run.started_ms for w in attempt.workers.values() if w.run.started_ms is not None]
-    wanted = 1 if job.owner.word.replica else job.pods_asked
+    wanted = attempt.pods or (1 if job.owner.word.replica else job.pods_asked)
     if len(begun) < len(attempt.workers) or len({w.run.pod for w in attempt.workers.values()}) < wanted:
         return job, []
     attempt = replace(attempt, started_ms=max(begun))
@@ -352,45 +281,3 @@ def _ended(job: Job, attempt: Attempt, following: int | None) -> Step:
     return replace(job, attempts=left, done={**job.done, **done}), [
         Ended(attempt, ending_of_attempt(job, attempt), following)
     ]
-
-
-def ending_of_attempt(job: Job, attempt: Attempt) -> Ending:
-    """Return how the attempt ended: as its owner says, in the words of the first of its workers that failed."""
-    endings = [w.ending for w in attempt.workers.values() if w.ending is not None]
-    failures = sorted((e for e in endings if e.failed), key=lambda e: e.at_ms)
-    word = job.word
-    at_ms = max((e.at_ms for e in endings), default=job.gone_ms or (word.at_ms if word is not None else 0))
-    if word is not None and word.outcome == "succeeded":
-        return Ending(outcome="succeeded", at_ms=max(at_ms, word.at_ms), exit_code=0, reason=word.reason)
-    if word is not None and word.outcome == "timed_out":
-        return Ending(outcome="timed_out", at_ms=at_ms, reason=word.reason, message=word.message)
-    if failures:
-        return replace(_in_words(attempt, failures[0]), at_ms=at_ms)
-    if word is not None:
-        outcome: Outcome = "failed" if attempt.workers else "never_started"
-        return Ending(outcome=outcome, at_ms=at_ms, reason=word.reason, message=word.message)
-    if endings and all(e.outcome == "succeeded" for e in endings):
-        return Ending(outcome="succeeded", at_ms=at_ms, exit_code=0)
-    return _given_up(job, attempt, at_ms)
-
-
-def _in_words(attempt: Attempt, ending: Ending) -> Ending:
-    """Return the end; one that never started is told in the words of why it could not."""
-    trouble = _trouble(attempt)
-    if ending.outcome == "never_started" and not ending.message and trouble is not None:
-        return replace(ending, message=trouble[1])
-    return ending
-
-
-def _given_up(job: Job, attempt: Attempt, at_ms: int) -> Ending:
-    """Return the end of what was taken down: of what could not start it is that, else whoever took it down meant it."""
-    trouble = _trouble(attempt)
-    if attempt.started_ms is None and trouble is not None:
-        return Ending(outcome="never_started", at_ms=at_ms, reason=trouble[0], message=trouble[1] or None)
-    if job.suspended_ms is not None:
-        return Ending(outcome="preempted", at_ms=at_ms, reason="Suspended")
-    return Ending(outcome="cancelled", at_ms=at_ms, reason="Deleted" if job.gone_ms is not None else "PodDeleted")
-
-
-def _trouble(attempt: Attempt) -> tuple[str, str] | None:
-    return next((w.run.trouble for w in attempt.workers.values() if w.run.trouble is not None), None)

@@ -203,6 +203,12 @@ class WorkStatus(Part, frozen=True):
 
     conditions: tuple[Condition, ...] | None = None
     ready_replicas: int | None = None
+    # A RayJob's; what others mean by these names is not looked at.
+    job_status: Any = None
+    job_deployment_status: Any = None
+    reason: Any = None
+    message: Any = None
+    end_time: Any = None
 
 
 class Work(Part, frozen=True):

@@ -1,16 +1,16 @@
-"""What stands above a pod: which job it is of, how many workers that asks for, and how it ended."""
+"""What stands above a pod: which job and attempt it is of, and how that ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from faultlens.codec import stable_id
+from faultlens.clock import parse_moment
 from faultlens.events import Outcome
 from producers.kubernetes.objects import Metadata, OwnerReference, Work, condition
-from producers.kubernetes.words import OwnerWord, accelerators_in, load_words
+from producers.kubernetes.words import OwnerWord, first_of, load_words
 
 _LEVELS_MAX: Final = 8
 _DEFAULT: Final = OwnerWord()
@@ -30,16 +30,6 @@ class Owner(Struct, frozen=True, kw_only=True):
         return load_words().owners.get(self.kind, _DEFAULT)
 
 
-class Asked(Struct, frozen=True):
-    """What an owner asks for: pods, accelerators by number, whether devices by claims, and the first image."""
-
-    pods: int
-    gpus: int
-    claims: bool
-    image: str | None
-    spec_hash: str
-
-
 class Word(Struct, frozen=True):
     """What an owner's conditions say of its end."""
 
@@ -51,6 +41,9 @@ class Word(Struct, frozen=True):
 
 def owner_of(meta: Metadata, kind: str, known: Mapping[str, Work]) -> Owner:
     """Return what stands on top of an object, as far as is known by uid; the object itself where nothing does."""
+    for label, named in load_words().owner_labels.items():
+        if (name := meta.marks.get(label)) is not None:
+            return _owner(named, meta.namespace, name, "")
     for _ in range(_LEVELS_MAX):
         above = _controller(meta.owner_references)
         if above is None or above.kind in load_words().not_above:
@@ -63,10 +56,9 @@ def owner_of(meta: Metadata, kind: str, known: Mapping[str, Work]) -> Owner:
 
 
 def _owner(kind: str, namespace: str, name: str, uid: str) -> Owner:
-    """Return the owner; a Deployment is known by its name, since its pods name only a ReplicaSet."""
-    return Owner(
-        kind=kind, namespace=namespace, name=name, uid=f"{kind}/{namespace}/{name}" if kind == "Deployment" else uid
-    )
+    """Return the owner; some are known by their name, since their pods do not name their uid."""
+    by_name = load_words().owners.get(kind, _DEFAULT).by_name
+    return Owner(kind=kind, namespace=namespace, name=name, uid=f"{kind}/{namespace}/{name}" if by_name else uid)
 
 
 def _controller(references: Sequence[OwnerReference] | None) -> OwnerReference | None:
@@ -82,70 +74,50 @@ def _unknown(above: OwnerReference, meta: Metadata) -> Owner:
     return _owner(above.kind, meta.namespace, above.name, above.uid)
 
 
-# --- what is asked for ---------------------------------------------------------------------------------
-
-
-def asked_for(work: Work) -> Asked:
-    """Return what an owner asks for, by its specification."""
-    pods = gpus = 0
-    claims, image = False, None
-    for count, template in templates_of(work.kind, work.spec):
-        containers = _list(_dict(template.get("spec")).get("containers"))
-        pods += count
-        gpus += count * sum(accelerators_in(_limits(container)) for container in containers)
-        claims = claims or bool(_dict(template.get("spec")).get("resourceClaims"))
-        image = image or next((str(c["image"]) for c in containers if c.get("image")), None)
-    return Asked(pods, gpus, claims, image, stable_id(repr(work.spec)))
-
-
-def templates_of(kind: str, spec: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the pod templates in an owner's specification, with how many pods are made of each at a time."""
-    if kind == "JobSet":
-        for group in _list(spec.get("replicatedJobs")):
-            for count, template in templates_of("Job", _dict(_dict(group.get("template")).get("spec"))):
-                yield _count(group, "replicas") * count, template
-    elif kind == "Job":
-        count = _count(spec, "parallelism")
-        yield min(count, _count(spec, "completions", count)), _dict(spec.get("template"))
-    elif "template" in spec:
-        yield _count(spec, "replicas"), _dict(spec.get("template"))
-    else:
-        # The training operator's: pytorchReplicaSpecs, mpiReplicaSpecs …, by the replicas' role.
-        for name, roles in spec.items():
-            for role in _dict(roles).values() if name.endswith("ReplicaSpecs") else ():
-                yield _count(_dict(role), "replicas"), _dict(_dict(role).get("template"))
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def _count(spec: Mapping[str, Any], name: str, default: int = 1) -> int:
-    value = spec.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _limits(container: Mapping[str, Any]) -> dict[str, Any]:
-    resources = _dict(container.get("resources"))
-    return {**_dict(resources.get("requests")), **_dict(resources.get("limits"))}
-
-
 # --- how it ended --------------------------------------------------------------------------------------
+
+
+class Group(Struct, frozen=True):
+    """Which of its job's attempts a pod is of, where its labels say so: a name that all of its pods share, and how many
+    of them there are."""
+
+    name: str = ""
+    pods: int | None = None
+
+
+def group_of(meta: Metadata, word: OwnerWord) -> Group:
+    """Return which of its job's attempts a pod is of, as far as it says so itself."""
+    if word.group is None:
+        return Group(first_of(meta.marks, load_words().generation_labels) or "")
+    size = meta.marks.get(word.group_size or "", "")
+    return Group(meta.marks.get(word.group, ""), int(size) if size.isascii() and size.isdigit() else None)
 
 
 def end_of(work: Work) -> Word | None:
     """Return what an owner's conditions say of its end; None: it goes on."""
     words = load_words()
+    if work.kind == "RayJob":
+        return _end_of_ray(work)
     for type_, outcome in words.job_ends.items():
         found = condition(work.status.conditions, type_)
         if found is not None and found.status == "True":
             said: Outcome = words.job_end_reasons.get(found.reason or "", outcome)
             return Word(said, found.since_ms or work.metadata.created_ms, found.reason, found.message)
     return None
+
+
+def _end_of_ray(work: Work) -> Word | None:
+    """Return what Ray said of the job; one that it said nothing of has failed, since it could not be run."""
+    status, words = work.status, load_words()
+    if status.job_deployment_status not in words.ray_deployment_ends:
+        return None
+    reason = str(status.reason or status.job_status or status.job_deployment_status)
+    outcome: Outcome = words.job_end_reasons.get(reason) or words.ray_ends.get(str(status.job_status), "failed")
+    try:
+        at_ms = parse_moment(str(status.end_time))
+    except ValueError:
+        at_ms = work.metadata.created_ms
+    return Word(outcome, at_ms, reason, str(status.message) if status.message else None)
 
 
 def is_suspended(work: Work) -> bool:

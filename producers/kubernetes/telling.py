@@ -19,9 +19,9 @@ from faultlens.events import (
     RankExited,
     Slot,
 )
-from producers.kubernetes.attempts import Attempt, Ended, Exited, Happened, Job, Lost, Placed, Started, Worker
+from producers.kubernetes.asking import Asked
+from producers.kubernetes.model import Attempt, Ended, Exited, Happened, Job, Lost, Placed, Started, Worker
 from producers.kubernetes.objects import Metadata
-from producers.kubernetes.owners import Asked
 from producers.kubernetes.words import first_of, load_words
 
 SOURCE: Final = "bridge/kubernetes"
@@ -66,7 +66,7 @@ class JobTeller:
             user=first_of(meta.marks, words.user_labels),
             team=first_of(meta.marks, words.team_labels) or owner.namespace or None,
             name=owner.name,
-            replicas=asked.pods if owner.word.replica else None,
+            replicas=asked.pods // asked.pods_each if owner.word.replica else None,
             image=asked.image,
             spec_hash=asked.spec_hash,
         )

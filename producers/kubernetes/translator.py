@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from faultlens.clock import DAY_MS, SECOND_MS
 from faultlens.codec import Event
 from producers.kubernetes import attempts, devices, nodes
-from producers.kubernetes.attempts import Job, Step
+from producers.kubernetes.asking import Asked, asked_for
 from producers.kubernetes.device_objects import Claim, Slice, TaintRule
 from producers.kubernetes.devices import DeviceTeller, Offer
+from producers.kubernetes.model import Job, Step, Worker
 from producers.kubernetes.nodes import NodeTeller, Seen
 from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, WorkStatus, condition
-from producers.kubernetes.owners import Asked, Owner, asked_for, end_of, is_suspended, owner_of
+from producers.kubernetes.owners import Owner, end_of, group_of, is_suspended, owner_of
 from producers.kubernetes.runs import Ending, claims_of, gpus_of, holds_accelerators, runs_of
 from producers.kubernetes.telling import ALIVE_EVERY_S, JobTeller, Names
 from producers.kubernetes.words import load_words
@@ -28,7 +29,6 @@ MESSAGE_CHARS: Final = 1_000
 # A name that was not seen for so long does not come back: it is a new job's.
 _NAMES_KEPT_MS: Final = 14 * DAY_MS
 _NUMBER: Final = re.compile(r"\d+")
-_JOBSET_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
 
 
 class PodSeen(Struct, frozen=True, kw_only=True):
@@ -177,9 +177,8 @@ class Translator:
         if not job.submitted:
             yield from self._submitted_by(pod, job)
         job = self.memory["job"][job.owner.uid]
-        generation = pod.metadata.marks.get(_JOBSET_ATTEMPT, "")
-        runs = runs_of(pod, self.memory["claim"])
-        yield from self._stepped(job.owner.uid, attempts.with_runs(job, runs, now_ms, generation))
+        runs, group = runs_of(pod, self.memory["claim"]), group_of(pod.metadata, job.owner.word)
+        yield from self._stepped(job.owner.uid, attempts.with_runs(job, runs, now_ms, group))
         yield from self._pending(pod, job.owner.uid, now_ms)
 
     def _job_of(self, pod: Pod, now_ms: int) -> Job | None:
@@ -371,7 +370,7 @@ class Translator:
         self.changed[f"{kind} {name}"] = value
 
 
-def _worker_of(job: Job, pod: str) -> tuple[int | None, attempts.Worker | None]:
+def _worker_of(job: Job, pod: str) -> tuple[int | None, Worker | None]:
     """Return the attempt that a pod works for and its first worker there."""
     for number, attempt in job.attempts.items():
         for worker in attempt.workers.values():

@@ -35,6 +35,9 @@ class OwnerWord(_Strict):
     workload: Workload = "batch"
     replica: bool = False
     ignored: bool = False
+    by_name: bool = False
+    group: Text | None = None
+    group_size: Text | None = None
 
 
 class FaultWord(_Strict):
@@ -83,6 +86,10 @@ class Words(_Strict):
     not_above: frozenset[Text]
     job_ends: dict[Text, Literal["succeeded", "failed"]]
     job_end_reasons: dict[Text, Outcome]
+    ray_deployment_ends: frozenset[Text]
+    ray_ends: dict[Text, Outcome]
+    owner_labels: dict[Text, Text]
+    generation_labels: tuple[Text, ...]
     rank_labels: tuple[Text, ...]
     user_labels: tuple[Text, ...]
     team_labels: tuple[Text, ...]
