@@ -222,23 +222,25 @@ class Progress:
 
 
 def named_job(environment: Mapping[str, str]) -> tuple[str | None, int]:
-    """Return the job's id and attempt as the launcher names them, else as Slurm's sacct does: `1099_5`, `1105+1`."""
+    """Return the job's id and attempt as the launcher names them, as Slurm's sacct does (`1099_5`, `1105+1`), or as
+    torchrun does, whose restarts are attempts where nobody else counts them."""
+    run = environment.get("TORCHELASTIC_RUN_ID") or "none"
+    again = _number(environment.get("TORCHELASTIC_RESTART_COUNT"))
     if job_id := environment.get("FAULTLENS_JOB_ID"):
-        return job_id, _positive(environment.get("FAULTLENS_ATTEMPT"))
+        return job_id, max(1, _number(environment.get("FAULTLENS_ATTEMPT")) or 1 + again)
     array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
     leader, part = environment.get("SLURM_HET_JOB_ID"), environment.get("SLURM_HET_JOB_OFFSET", "0")
     if array and task:
         job_id = f"{array}_{task}"
     elif leader:
         job_id = f"{leader}+{part}"
-    else:
-        job_id = environment.get("SLURM_JOB_ID") or None
-    restarts = environment.get("SLURM_RESTART_COUNT", "0")
-    return job_id, 1 + (int(restarts) if restarts.isdecimal() else 0)
+    elif not (job_id := environment.get("SLURM_JOB_ID")):
+        return None if run == "none" else run, 1 + again
+    return job_id, 1 + _number(environment.get("SLURM_RESTART_COUNT"))
 
 
-def _positive(text: str | None) -> int:
-    return max(1, int(text)) if text is not None and text.isdecimal() else 1
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0
 
 
 class _Folded:

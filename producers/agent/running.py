@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from time import monotonic
+from types import ModuleType
 from typing import Final
 
 import msgspec
@@ -49,7 +51,7 @@ class Runner:
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(["__main__", "producers.agent.running", *modules])
+        self._context.set_forkserver_preload(["producers.agent.running", *modules, "producers.agent.still"])
         self.stuck: dict[str, tuple[ForkServerProcess, float]] = {}
 
     def run(self, probes: Sequence[Probe]) -> Looked:
@@ -80,7 +82,8 @@ class Runner:
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_look, args=(probe, theirs), name=probe.name, daemon=True)
         began = monotonic()
-        process.start()
+        with _no_program():
+            process.start()
         theirs.close()
         return _Running(probe, process, ours, began)
 
@@ -125,6 +128,17 @@ class Runner:
         else:
             one.process.close()
         return looked
+
+
+@contextmanager
+def _no_program() -> Iterator[None]:
+    """Hide which program this is: each new process would run it again, imports and all, and no probe needs it."""
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = program
 
 
 def _together(looked: Sequence[Looked]) -> Looked:

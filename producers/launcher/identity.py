@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -11,15 +11,22 @@ from faultlens.events import Slot, Workload
 from faultlens.progress import named_job
 from producers.slurm.node_lists import NodeListError, expand
 
+Runner = Literal["torchrun", "mpirun", "srun"]
 # By falling precision: torchrun's and ours, Slurm's, Open MPI's, MPICH's and Intel MPI's.
 _RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 _WORLD: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")
+_RUNNERS: Final[Mapping[str, Runner]] = {
+    "TORCHELASTIC_RUN_ID": "torchrun", "OMPI_COMM_WORLD_RANK": "mpirun", "SLURM_PROCID": "srun", "PMI_RANK": "mpirun",
+}  # fmt: skip
 _USER: Final = ("SLURM_JOB_USER", "USER", "LOGNAME")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """`nodes`: all of the job's, as far as the scheduler names them; `devices`: of this node, None if not said."""
+    """`nodes`: all of the job's, as far as the scheduler names them; `devices`: of this node, None if not said.
+
+    `under`: what runs the ranks together, and ends all of them when one fails.
+    """
 
     job_id: str
     attempt: int
@@ -33,6 +40,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     team: str | None = None
     name: str | None = None
     workload: Workload = "batch"
+    under: Runner | None = None
 
     @property
     def is_first(self) -> bool:
@@ -69,6 +77,7 @@ def identity_of(environment: Mapping[str, str], *, node: str, cluster: str, fres
         team=environment.get("SLURM_JOB_ACCOUNT") or None,
         name=environment.get("SLURM_JOB_NAME") or None,
         workload="training" if ranks > 1 else "batch",
+        under=next((runner for name, runner in _RUNNERS.items() if environment.get(name)), None) if ranks > 1 else None,
     )
 
 

@@ -17,8 +17,8 @@ from producers.launcher import flight, telling
 from producers.launcher.hearing import Hearing
 from producers.launcher.identity import Identity, excluding
 from producers.launcher.lookout import Lookout
-from producers.launcher.process import Run
-from producers.launcher.retrying import Decision, decide
+from producers.launcher.process import ENDING, ENDING_A_RANK, Run
+from producers.launcher.retrying import Decision, Here, decide
 from producers.launcher.telling import Ending
 from producers.launcher.watching import Watch
 
@@ -137,6 +137,8 @@ class Launcher:
             told=self._hearing.line,
             tick=lambda: self._tick(lookout, attempt),
             watch=lookout.printed,
+            # srun passes on what somebody asked Slurm for, whose own word goes before ours.
+            wishes=ENDING_A_RANK if self._who.under in ("torchrun", "mpirun") else ENDING,
         )
         if self._tells_job:
             self._tell(telling.allocated(self._who, attempt, self._now_ms()))
@@ -172,11 +174,14 @@ class Launcher:
         alike = len(list(takewhile(lambda code: code == self._causes[-1] != "", reversed(self._causes))))
         if self._queue is not None:
             retries_left -= self._queue.restarts
-        here = self._who.node if self._queue is None else None
-        decision = decide(ending, verdict, retries_left=retries_left, here=here, alike=alike)
+        decision = decide(ending, verdict, retries_left=retries_left, alike=alike, here=self._here())
         if not ending.succeeded:
             self._say(_told(attempt, ending, verdict, decision))
         return decision
+
+    def _here(self) -> Here | None:
+        """Return what keeps a next attempt to this place; None: a scheduler starts it."""
+        return Here(self._who.node, self._who.under) if self._queue is None else None
 
     def _sign_of_life(self, attempt: int) -> None:
         if not self._tells_job:

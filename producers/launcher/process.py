@@ -25,14 +25,19 @@ READ_BYTES: Final = 1 << 16
 FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Of these the first one is somebody's wish that the job end; a terminal sends SIGINT to the command itself too.
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+# What runs several ranks terminates the others when one has failed: from there SIGTERM is nobody's wish.
+ENDING_A_RANK: Final = ENDING - {signal.SIGTERM}
 # The command has ended and something it started still holds its output: so long is waited for that.
 DRAIN_S: Final = 5.0
 ERROR_FILE_BYTES: Final = 64 << 10
 
 
 class Run:
-    """One run of a command. Called are `told` with each line of progress, `tick` about every second, and `watch` with
-    what it prints on which stream."""
+    """One run of a command; `wishes`: the signals by which somebody asks it to end.
+
+    Called are `told` with each line of progress, `tick` about every second, and `watch` with what it prints on which
+    stream.
+    """
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class Run:
         told: Callable[[bytes], None] = lambda line: None,
         tick: Callable[[], None] = lambda: None,
         watch: Callable[[int, bytes], None] = lambda stream, data: None,
+        wishes: frozenset[signal.Signals] = ENDING,
     ) -> None:
         self._command = list(command)
         self._environment = dict(environment)
@@ -50,6 +56,7 @@ class Run:
         self._told = told
         self._tick = tick
         self._watch = watch
+        self._wishes = wishes
         self._capture = Capture()
         self._lines = b""
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,7 +140,7 @@ class Run:
                 signal.signal(number, handler)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        self._asked_to_end |= number in ENDING
+        self._asked_to_end |= number in self._wishes
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)

@@ -122,6 +122,7 @@ def test_a_tool_that_hangs_dies_babbles_or_vanishes_shows_as_that_and_hides_noth
     assert checks["dcgm"].status == status
     assert why in (checks["dcgm"].message or "")
     assert checks["local_disk"].status in ("pass", "warn")
+    assert "timeout" not in {check.status for name, check in checks.items() if name != "dcgm"}
 
 
 def test_a_check_that_vanishes_with_an_upgrade_is_missing_until_it_is_off(tmp_path: Path) -> None:

@@ -112,3 +112,20 @@ def test_what_a_probe_was_to_report_and_does_not_mention_is_an_error(runner: Run
         ("local_disk", "pass"),
         ("mounts", "error"),
     ]
+
+
+def test_a_probe_does_not_run_the_program_again_that_started_it(tmp_path: Path) -> None:
+    program, runs = tmp_path / "program.py", tmp_path / "runs"
+    program.write_text(
+        f"open({str(runs)!r}, 'a').write('x')\n"
+        "from producers.agent.probe import Probe\n"
+        "from producers.agent.probes.storage import look_at_disks\n"
+        "from producers.agent.running import Runner\n"
+        "if __name__ == '__main__':\n"
+        "    looked = Runner([]).run([Probe('local_disk', {'local_disk': 'storage'}, look_at_disks, (('/',),))])\n"
+        "    print(looked.checks[0].status)\n",
+        "utf-8",
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() in ("pass", "warn", "fail")
+    assert runs.read_text("utf-8") == "x"

@@ -38,7 +38,7 @@ from producers.launcher.identity import Identity, excluding, identity_of
 from producers.launcher.launching import Launcher, Options
 from producers.launcher.process import Run
 from producers.launcher.redaction import REPLACED, load_redaction, redacted
-from producers.launcher.retrying import decide
+from producers.launcher.retrying import Here, decide
 from producers.launcher.telling import Ending
 
 MISTAKE = "raise ValueError('num_heads must divide hidden_size')"
@@ -153,7 +153,7 @@ def verdict(cause_class: CauseClass, advice: Advice, exclude: tuple[str, ...] = 
 def test_the_verdict_decides_whether_it_is_run_again(
     ending: Ending, said: tuple[CauseClass, Advice, tuple[str, ...]] | None, left: int, *, again: bool
 ) -> None:
-    decision = decide(ending, None if said is None else verdict(*said), retries_left=left, here="n1")
+    decision = decide(ending, None if said is None else verdict(*said), retries_left=left, here=Here("n1"))
     assert decision.again is again
     assert decision.why
 

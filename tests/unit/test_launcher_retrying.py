@@ -11,11 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from faultlens.clock import wall_ms
-from faultlens.events import JobAttributed
+from faultlens.events import JobAttributed, JobEnded
 from faultlens.local_judge import LocalJudge
+from faultlens.progress import named_job
+from producers.launcher.identity import identity_of
 from producers.launcher.launching import Launcher, Options
 from producers.launcher.requeueing import queue_of
-from producers.launcher.retrying import decide
+from producers.launcher.retrying import Here, decide
 from producers.launcher.telling import Ending
 from tests.unit.test_launcher import WHO, Heard, launched, verdict
 
@@ -35,7 +37,7 @@ def test_it_stops_only_for_a_founded_final_word_or_the_third_failure_alike(
     status: Any, basis: Any, alike: int, *, again: bool
 ) -> None:
     said = replace(verdict("user", "do_not_retry"), status=status, basis=basis)
-    assert decide(Ending(exit_code=1), said, retries_left=9, here="n1", alike=alike).again is again
+    assert decide(Ending(exit_code=1), said, retries_left=9, here=Here("n1"), alike=alike).again is again
 
 
 def test_the_third_failure_alike_ends_a_job_of_which_little_is_known() -> None:
@@ -106,3 +108,44 @@ def test_a_mistake_is_not_repeated_a_broken_device_is_left_and_a_platform_s_faul
     ).run()  # fmt: skip
     assert heard.types.count("ended") == attempts
     assert said in heard.said[0]
+
+
+@pytest.mark.parametrize(
+    ("environment", "under"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "r1", "RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "0"}, "torchrun"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "mpirun"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "PMI_RANK": "0"}, "srun"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
+        ({}, None),
+    ],
+)
+def test_one_of_several_ranks_is_not_run_again_alone(environment: dict[str, str], under: str | None) -> None:
+    who = identity_of(environment, node="n1", cluster="c1", fresh_id="fresh")
+    assert who.under == under
+    heard = Heard(None, None)
+    launched(heard, "exit(1)", who, retries=1)
+    assert heard.types.count("ended") == (2 if under is None else 1)
+
+
+@pytest.mark.parametrize(("under", "outcome"), [("torchrun", "failed"), ("srun", "cancelled"), (None, "cancelled")])
+def test_a_rank_that_torchrun_takes_down_was_not_asked_to_end_by_anybody(under: Any, outcome: str) -> None:
+    heard = Heard(None)
+    launched(heard, "import os; os.kill(os.getppid(), 15); import time; time.sleep(60)", replace(WHO, under=under))
+    assert [e.data.outcome for e in heard.events if isinstance(e.data, JobEnded)] == [outcome]
+
+
+@pytest.mark.parametrize(
+    ("environment", "job", "attempt"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "r1", "TORCHELASTIC_RESTART_COUNT": "2"}, "r1", 3),
+        ({"TORCHELASTIC_RUN_ID": "none"}, None, 1),
+        ({"TORCHELASTIC_RUN_ID": "r1", "TORCHELASTIC_RESTART_COUNT": "2", "SLURM_JOB_ID": "77"}, "77", 1),
+        ({"TORCHELASTIC_RESTART_COUNT": "1", "FAULTLENS_JOB_ID": "j"}, "j", 2),
+        ({"TORCHELASTIC_RESTART_COUNT": "1", "FAULTLENS_JOB_ID": "j", "FAULTLENS_ATTEMPT": "1"}, "j", 1),
+    ],
+)
+def test_torchrun_names_a_job_that_nobody_else_names_and_counts_its_attempts(
+    environment: dict[str, str], job: str | None, attempt: int
+) -> None:
+    assert named_job(environment) == (job, attempt)
