@@ -72,7 +72,11 @@ class Lab:
         hook.chmod(0o755)
         with Path(self._own["SLURM_CONF"]).open("a", encoding="utf-8") as configuration:
             configuration.write(f"EpilogSlurmctld={hook}\n")
-        self.run("scontrol", "reconfigure")
+        # Slurm 22.05 asks whether there is such a program only when the controller starts.
+        user = "setpriv --reuid slurm --regid slurm --init-groups"
+        conf = self._own["SLURM_CONF"]
+        self.script(f"stop_daemon slurmctld; start_daemon slurmctld env SLURM_CONF={conf} {user} slurmctld -D")
+        self.script("wait_for 60 slurmctld scontrol ping")
 
     def lose(self, node: str) -> None:
         """Take the power off a node: its daemon and everything that runs on it are gone at once."""
