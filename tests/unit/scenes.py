@@ -137,6 +137,19 @@ class Run:
         return sum(s.good for s in whole), sum(s.total for s in whole), {c: n for c, n in causes.items() if n}
 
 
+def play(told: Iterable[tuple[int, Event]], until: float) -> Run:
+    """Play events with the times of their arrival, as far as these are not after `until`, and let time pass to it."""
+    sent: list[Sent] = []
+    pump = Pump([Task(role) for role in roles()], lambda record, _at_ms: sent.append(record))
+    for number, (arrived_ms, event) in enumerate(sorted(told, key=lambda one: one[0]), 1):
+        if arrived_ms > at_ms(until):
+            break
+        pump.take(Entry("scene", number, encode(event), event, arrived_ms=arrived_ms), event)
+    pump.finish(at_ms(until))
+    assert not [s.event.data for s in sent if s.topic == topics.DEAD_LETTERS]
+    return Run(sent)
+
+
 class Scene:
     """Events of one small fleet. Each arrives when it happens unless `arrives` says when."""
 
@@ -154,16 +167,7 @@ class Scene:
 
     def run(self, until: float, *others: Scene) -> Run:
         """Play what arrives by `until` of the scene and of those of other clusters, and let time pass to it."""
-        sent: list[Sent] = []
-        pump = Pump([Task(role) for role in roles()], lambda record, _at_ms: sent.append(record))
-        told = sorted((t for scene in (self, *others) for t in scene.events()), key=lambda one: one[0])
-        for number, (arrived_ms, event) in enumerate(told, 1):
-            if arrived_ms > at_ms(until):
-                break
-            pump.take(Entry("scene", number, encode(event), event, arrived_ms=arrived_ms), event)
-        pump.finish(at_ms(until))
-        assert not [s.event.data for s in sent if s.topic == topics.DEAD_LETTERS]
-        return Run(sent)
+        return play([told for scene in (self, *others) for told in scene.events()], until)
 
     # --- nodes -----------------------------------------------------------------------------------------
 
