@@ -7,6 +7,7 @@ from typing import Final
 
 from faultlens.clock import DAY_MS
 from faultlens.store import Store
+from sinks.hours import add_up
 
 JOBS_PER_NODE_AND_DAY: Final = 5
 STATEMENTS: Final = Path(__file__).with_suffix(".sql")
@@ -27,4 +28,5 @@ def fill(store: Store, *, nodes: int, days: int, end_ms: int) -> int:
         if statement.strip():
             # The driver takes `%` for its own where a statement names no parameter.
             store.command(statement, params if "{" in statement else None)
+    add_up(store)
     return jobs

@@ -77,6 +77,8 @@ SELECT job, 1, toStartOfHour(lost_from) AS of_hour, 100, lost_from, least(ended,
 FROM (SELECT *, arrayJoin([greatest(began, ended - 900), toStartOfHour(ended)]) AS lost_from FROM made WHERE fails)
 WHERE lost_from >= greatest(began, ended - 900) AND ended > lost_from;
 
+INSERT INTO gpu_hours_due SELECT hour, now64(3, 'UTC') FROM gpu_time GROUP BY hour;
+
 INSERT INTO node_states (node, since, state, cluster, pool, gpus_total, gpus_allocatable, planned, cause, emitted, event_id)
 WITH number % {nodes:UInt32} AS i, intDiv(number, {nodes:UInt32}) AS turn,
     fromUnixTimestamp64Milli(toInt64({start:Int64} + turn * 43200000 + cityHash64(number) % 36000000), 'UTC') AS at

@@ -26,6 +26,7 @@ from faultlens.local_state import state_path
 from faultlens.recordings import STDIN, Recording
 from faultlens.settings import load_settings
 from faultlens.store import open_store, parse_dsn
+from sinks.hours import AddingUp
 from sinks.migrate import load_migrations, migrate
 from sinks.writer import StoreWriter
 
@@ -101,7 +102,10 @@ def _places(stack: ExitStack, out: Path | None, dsn: str | None, *, fresh: bool)
     target = stack.enter_context(open_store(dsn))
     # A state is worth nothing without the answers it goes on from: of a store that was emptied, nothing is read.
     is_new = len(migrate(target)) == len(load_migrations())
-    return Places(out, StoreWriter(target), state_path(dsn), fresh or is_new)
+    whole = AddingUp(target)
+    # Comes before the store is closed, and not after a failure: whoever writes next adds up what this one did not.
+    stack.push(lambda kind, *_: None if kind else whole.settle())
+    return Places(out, StoreWriter(whole), state_path(dsn), fresh or is_new)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from faultlens.meters import SinkMeters
 from faultlens.settings import load_settings
 from faultlens.stopping import told_to_stop
 from faultlens.store import Store, open_store
+from sinks.hours import AddingUp
 from sinks.intake import SUNK
 from sinks.migrate import migrate, outstanding
 from sinks.running import Plan, run
@@ -112,7 +113,14 @@ def _run(member: _Member, plan: Plan, metrics: str | None) -> None:
         reader = KafkaLog(member.connection, SUNK, member.group, instance=member.instance)
         letters = KafkaLetters(member.connection)
         log.info("the sink begins", brokers=member.connection.brokers, store=member.dsn, group=member.group)
-        done = run(reader, letters, lambda: _opened(member.dsn), meters, plan=plan, stopping=stopping)
+        done = run(
+            reader,
+            letters,
+            lambda: AddingUp(_opened(member.dsn), clock_s=monotonic),
+            meters,
+            plan=plan,
+            stopping=stopping,
+        )
     log.info("the sink ends", all_delivered=done)
 
 

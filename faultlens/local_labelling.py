@@ -15,6 +15,7 @@ from faultlens.local import Places, say
 from faultlens.local_publishing import publish
 from faultlens.local_state import state_path
 from faultlens.store import Store
+from sinks.hours import AddingUp
 from sinks.migrate import migrate
 from sinks.writer import StoreWriter
 from slo.why import Story, story_of
@@ -70,8 +71,10 @@ def label_in_store(store: Store, dsn: str, said: tuple[str, int | None], word: W
     migrate(store)
     before = story_of(store, *said)
     data = _data(before.job_id, before.attempt, word)
-    with StoreWriter(store) as writer:
+    whole = AddingUp(store)
+    with StoreWriter(whole) as writer:
         say(lambda at_ms: _event(data, at_ms), roles, Places(store=writer, state=state_path(dsn)))
+    whole.settle()
     return Labelled(before, story_of(store, before.job_id, before.attempt))
 
 
