@@ -74,10 +74,11 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     if role == ALL:
         raise typer.Exit(_supervised(sys.argv[1:]))
     recorded = clock == "recorded"
-    roles = load_roles(catalogue or (), signatures or (), objectives, PLAYED if recorded else LIVE, policy=policy)
+    cadence = PLAYED if recorded else LIVE
+    [ours] = load_roles(catalogue or (), signatures or (), objectives, cadence, policy=policy, only=role)
     connection = load_connection(brokers)
     setup = Setup(connection, demand(connection), group, recorded, ticks, session_s)
-    _run(next(each for each in roles if each.name == role), setup, metrics)
+    _run(ours, setup, metrics)
 
 
 def _run(role: Role, setup: Setup, metrics: str | None) -> None:

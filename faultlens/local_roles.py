@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -12,14 +13,15 @@ from faultlens.cli_options import promised
 from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 from faultlens.local_policy import decided_by
 from faultlens.objectives import Objectives
-from faultlens.signatures import SignatureSet, load_signatures
+from faultlens.signatures import load_signatures
 from faultlens.topics import CONTEXT
 from streams.attribution import load_precision
 from streams.fleet_context import FleetContextProcessor
 from streams.job_lifecycle import JobLifecycleProcessor, StartLimits
 from streams.node_health import NodeHealthProcessor
 from streams.objectives import ObjectivesProcessor
-from streams.remediation import Policy, RemediationProcessor
+from streams.processor import Processor
+from streams.remediation import RemediationProcessor
 from streams.runtime.records import Role
 
 
@@ -51,26 +53,55 @@ LIVE: Final = Cadence(count_every_ms=HOUR_MS, status_every_ms=5 * MINUTE_MS, bea
 PLAYED: Final = replace(EMBEDDED, beat_every_ms=LIVE.beat_every_ms)
 
 
-def build_roles(
-    catalogue: Catalogue,
-    signatures: SignatureSet,
-    objectives: Objectives,
-    policy: Policy,
-    cadence: Cadence = EMBEDDED,
-) -> list[Role]:
-    """Return the roles in the order in which they take a record that several read, and in which they end."""
-    node = NodeHealthProcessor(catalogue, count_every_ms=cadence.count_every_ms)
-    job = JobLifecycleProcessor(signatures, load_precision(), catalogue.version, _start_limits(objectives))
-    fleet = FleetContextProcessor(cadence.beat_every_ms)
-    slo = ObjectivesProcessor(objectives, every_ms=cadence.status_every_ms)
-    acts = RemediationProcessor(policy, replayed=cadence.replayed)
-    narrow = [Role(processor, READS[processor.name]) for processor in (node, job, fleet, slo)]
-    return [*narrow, Role(acts, READS[acts.name], wide=True)]
+@dataclass(frozen=True)
+class _Data:
+    """The shipped data with a site's laid over it, each read when a role first needs it."""
+
+    catalogues: Sequence[Path]
+    own_signatures: Sequence[Path]
+    own_objectives: Path | None
+    own_policy: Path | None
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return load_catalogue(self.catalogues)
+
+    @cached_property
+    def objectives(self) -> Objectives:
+        return promised(self.own_objectives)
 
 
-def _start_limits(objectives: Objectives) -> StartLimits:
-    """Return the limits of `job_start` as the objectives say them; the contract's where they say none."""
-    return StartLimits(objectives.start_within_ms, objectives.start_pending_limit_ms)
+def _node(data: _Data, cadence: Cadence) -> Processor:
+    return NodeHealthProcessor(data.catalogue, count_every_ms=cadence.count_every_ms)
+
+
+def _job(data: _Data, cadence: Cadence) -> Processor:
+    # The limits of `job_start` are as the objectives say them; the contract's where they say none.
+    limits = StartLimits(data.objectives.start_within_ms, data.objectives.start_pending_limit_ms)
+    signatures = load_signatures(data.own_signatures)
+    return JobLifecycleProcessor(signatures, load_precision(), data.catalogue.version, limits)
+
+
+def _context(data: _Data, cadence: Cadence) -> Processor:
+    return FleetContextProcessor(cadence.beat_every_ms)
+
+
+def _objectives(data: _Data, cadence: Cadence) -> Processor:
+    return ObjectivesProcessor(data.objectives, every_ms=cadence.status_every_ms)
+
+
+def _remediation(data: _Data, cadence: Cadence) -> Processor:
+    return RemediationProcessor(decided_by(data.own_policy), replayed=cadence.replayed)
+
+
+# In the order in which roles take a record that several read, and in which they end.
+_MAKERS: Final[dict[str, Callable[[_Data, Cadence], Processor]]] = {
+    NodeHealthProcessor.name: _node,
+    JobLifecycleProcessor.name: _job,
+    FleetContextProcessor.name: _context,
+    ObjectivesProcessor.name: _objectives,
+    RemediationProcessor.name: _remediation,
+}
 
 
 def load_roles(
@@ -80,7 +111,15 @@ def load_roles(
     cadence: Cadence = EMBEDDED,
     *,
     policy: Path | None = None,
+    only: str | None = None,
 ) -> list[Role]:
-    """Return the roles with the shipped data and a site's laid over it; ConfigurationError says what is wrong."""
-    data = load_catalogue(catalogues), load_signatures(signatures), promised(objectives), decided_by(policy)
-    return build_roles(*data, cadence)
+    """Return the roles with the shipped data and a site's laid over it, in the order in which they take a record.
+
+    `only`: the one that is wanted; what the others rest on is not read. ConfigurationError says what is wrong.
+    """
+    data = _Data(catalogues, signatures, objectives, policy)
+    return [
+        Role(make(data, cadence), READS[name], wide=name == RemediationProcessor.name)
+        for name, make in _MAKERS.items()
+        if only in (None, name)
+    ]
