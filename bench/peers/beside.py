@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,8 +41,8 @@ def beside(python: Path, brokers: str, topic: str, *, records: int, partitions: 
             check=False,
             env=os.environ | {"PEER_PARTITIONS": str(partitions)},
         )
-        # Some of them say more than they are asked for.
-        told = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        # Some of them say more than they are asked for, before that and on the same line.
+        told = re.findall(r"\{\"records.*\}", done.stdout)
         if done.returncode or not told:
             print(f"{peer} cannot be timed: {done.stdout[-500:]}{done.stderr[-500:]}", file=sys.stderr)
         else:

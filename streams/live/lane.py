@@ -66,14 +66,22 @@ class Lane:
         self.is_open = True
         self._measure()
 
-    def step(self, consumed: Iterable[Consumed], *, settle: bool) -> bool:
+    @property
+    def holds(self) -> bool:
+        """Whether states have changed that are not written yet."""
+        return self._task is not None and self._task.has_changed
+
+    def step(self, consumed: Iterable[Consumed], *, settle: bool, hold: bool = False) -> bool:
         """Step the records and write what follows from them; return whether they are done with for good.
 
         Records from which nothing follows are not written for, unless `settle`: they stay open with those to come.
+        `hold`: so do those from which only states follow, which nobody waits for.
         """
         with _STEPPING:
             for record in consumed:
                 self._take(record)
+            if hold and not self.task.has_sent:
+                return False
             batch = self.task.seal()
         context = batch.lane.context
         if not (batch.changed or batch.sent or settle or context is not self._written):

@@ -21,16 +21,18 @@ QUEUED_RUNS: Final = 16
 
 @dataclass(frozen=True)
 class Pace:
-    """Small runs are gathered for `gather_s`, so that a transaction is worth its cost; a lane in which nothing happens
-    is written every `settle_s`, so that its time need not be read again from far behind."""
+    """Small runs are gathered for `gather_s`, so that a transaction is worth its cost. States alone wait up to `hold_s`
+    for something to be sent with them. A lane in which nothing happens is written every `settle_s`, so that its time
+    need not be read again from far behind."""
 
     gather_s: float = 0.1
+    hold_s: float = 1.0
     settle_s: float = 10.0
 
 
 # Somebody waits for every step of a recording that is played.
 LIVE: Final = Pace()
-PLAYED: Final = Pace(gather_s=0.02, settle_s=0.0)
+PLAYED: Final = Pace(gather_s=0.02, hold_s=0.0, settle_s=0.0)
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,14 @@ class _Place:
         if self.task is not None and not self.busy:
             self.task.cancel()
 
+    def options(self) -> dict[str, bool]:
+        """Return how the next step is to be taken: whether it must, or need not, be written."""
+        waited_s, size = monotonic_s() - self.written_s, sum(len(run.records) for run in self.unwritten)
+        return {
+            "settle": waited_s >= self.pace.settle_s,
+            "hold": waited_s < self.pace.hold_s and size < BATCH_RECORDS,
+        }
+
     async def clear(self) -> None:
         """Drop what waits, and let go whoever waits to bring more."""
         while not self.waiting.empty():
@@ -73,7 +83,8 @@ class _Place:
 
         None where nothing came until it was time to write what is open.
         """
-        patience_s = max(0.0, self.written_s + self.pace.settle_s - monotonic_s()) if self.unwritten else None
+        longest_s = self.pace.hold_s if self.lane.holds else self.pace.settle_s
+        patience_s = max(0.0, self.written_s + longest_s - monotonic_s()) if self.unwritten else None
         try:
             runs = [await asyncio.wait_for(self.waiting.get(), patience_s)]
         except TimeoutError:
@@ -160,8 +171,7 @@ class Lanes:
                 runs = await place.gathered()
                 place.unwritten += runs
                 records = [record for run in runs for record in run.records]
-                settle = monotonic_s() - place.written_s >= place.pace.settle_s
-                if await self._in_thread(place, partial(place.lane.step, records, settle=settle)):
+                if await self._in_thread(place, partial(place.lane.step, records, **place.options())):
                     await _done(place)
         except asyncio.CancelledError:
             raise

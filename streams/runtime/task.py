@@ -121,6 +121,11 @@ class Task:
         """Whether there is something to `collect`."""
         return bool(self._sent)
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether a state is another one than when the last batch was sealed."""
+        return bool(self._changed)
+
     # --- batches ---------------------------------------------------------------------------------------
 
     def step(self, records: Iterable[Record]) -> Batch:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from faultlens import topics
-from faultlens.codec import encode
+from faultlens.codec import Event, encode, event_of
 from faultlens.errors import WorldError
+from faultlens.internal import Held
 from faultlens.kafka import ARRIVED, ENDS
 from faultlens.meters import RoleMeters
 from streams.live.arrived import as_appended, as_recorded
@@ -25,8 +26,8 @@ from tests.simulation.toy import BOOM, Toy, fault
 
 TOY = Role(Toy(), (*Toy.topics, topics.CONTEXT))
 # Nobody waits in these tests.
-AT_ONCE = Pace(gather_s=0.0, settle_s=0.0)
-PATIENT = Pace(gather_s=0.0, settle_s=1e9)
+AT_ONCE = Pace(gather_s=0.0, hold_s=0.0, settle_s=0.0)
+PATIENT = Pace(gather_s=0.0, hold_s=1e9, settle_s=1e9)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,15 @@ def faults(*offsets: int, code: str = "79") -> list[Got]:
     return [Got(topics.NODE_EVENTS, at, T0 + at, encode(fault(f"e{at}", "a", T0 + at, code)), b"a") for at in offsets]
 
 
+def holds(*offsets: int) -> list[Got]:
+    """Return records that change a state and make nobody say anything."""
+    return [Got(topics.ALLOCATIONS, at, T0 + at, encode(held(at)), b"a") for at in offsets]
+
+
+def held(at: int) -> Event:
+    return event_of(Held("a", f"job-{at}", 1, "c1", T0 + at), source="faultlens/job", id_=f"h{at}", time_ms=T0 + at)
+
+
 def ticks(*offsets: int) -> list[Got]:
     return [Got(topics.NODE_EVENTS, at, T0 + at) for at in offsets]
 
@@ -115,6 +125,23 @@ def test_records_from_which_nothing_follows_are_not_written_for_until_it_is_time
     again = lane(book)
     again.open()
     assert again.task.lane.next == {topics.NODE_EVENTS: 3}
+
+
+def test_states_that_nobody_waits_for_are_written_with_the_next_thing_that_is_sent() -> None:
+    book = Book()
+    made = lane(book)
+    made.open()
+    assert not made.step(holds(0), settle=False, hold=True)
+    assert (book.batches, made.holds) == (0, True)
+    assert made.step(faults(0), settle=False, hold=True)
+    assert (book.batches, made.holds) == (1, False)
+    assert not made.step(holds(1), settle=False, hold=True)
+    again = lane(book)
+    again.open()
+    state = again.task.states.get("a")
+    assert state is not None
+    assert state.state.held == 1  # type: ignore[attr-defined]
+    assert again.task.lane.next == {topics.NODE_EVENTS: 1, topics.ALLOCATIONS: 1}
 
 
 def test_a_record_that_is_no_event_or_makes_the_processor_fail_is_buried_and_counted() -> None:
@@ -256,13 +283,25 @@ def test_a_batch_that_cannot_be_written_ends_the_worker_and_nothing_is_done_with
 
 def test_what_waits_is_written_in_batches_that_are_not_too_large() -> None:
     async def test() -> None:
-        bench = Bench(Pace(gather_s=5.0, settle_s=0.0))
+        bench = Bench(Pace(gather_s=5.0, hold_s=0.0, settle_s=0.0))
         bench.lanes.assign([0])
         size = BATCH_RECORDS // 4
         for number in range(8):
             await bench.put(0, faults(*range(number * size, (number + 1) * size)), number)
         await bench.until(lambda: len(bench.done) == 8)
         assert bench.books[0].batches == 2
+
+    run(test)
+
+
+def test_states_alone_are_written_after_a_while_though_nothing_else_comes() -> None:
+    async def test() -> None:
+        bench = Bench(Pace(gather_s=0.0, hold_s=0.05, settle_s=1e9))
+        bench.lanes.assign([0])
+        await bench.put(0, holds(0), 1)
+        await bench.put(0, holds(1), 2)
+        await bench.until(lambda: bench.done == [1, 2])
+        assert not bench.books[0].sent
 
     run(test)
 
