@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
@@ -26,8 +26,7 @@ from faultlens.clock import wall_ms
 from faultlens.codec import encode, event_of
 from faultlens.events import Check, JobAllocated, JobEnded, JobStarted, JobSubmitted, NodeHealth, Slot
 from faultlens.kafka import Connection, consumer_config, producer_config
-from faultlens.kafka_progress import LaneProgress
-from faultlens.kafka_topics import plans
+from faultlens.kafka_topics import state_topic
 from faultlens.local_roles import READS
 from faultlens.topics import TYPES
 from streams.live.changelog import offsets_of
@@ -76,14 +75,32 @@ def cpu_s(worker: Worker) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
 
 
-def send(producer: ck.Producer, topic: str, key: str, value: bytes) -> None:
-    while True:
-        try:
-            producer.produce(topic, value, key)
-        except BufferError:
-            producer.poll(0.1)
-        else:
-            return
+class Sender:
+    """Sends events, and knows up to where each partition has reports: ticks of workers follow behind them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
+        self.ends: dict[int, int] = {}
+
+    def send(self, topic: str, key: str, value: bytes) -> None:
+        """Send without waiting, but for room."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=self._delivered)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                self._producer.poll(0)
+                return
+
+    def flush(self) -> None:
+        """Wait until all is there."""
+        assert self._producer.flush(60) == 0
+
+    def _delivered(self, error: object, message: ck.Message) -> None:
+        assert error is None
+        if message.topic() == topics.NODE_EVENTS:
+            self.ends[message.partition() or 0] = (message.offset() or 0) + 1
 
 
 class Watch:
@@ -112,6 +129,29 @@ class Watch:
                 self.heard_ms.setdefault((message.key() or b"").decode(), wall_ms())
 
 
+class Reached:
+    """Follows how far the node role's lanes say they are with the reports, in what they write of themselves."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._consumer = ck.Consumer(consumer_config(Connection(cluster.bootstrap), "bench-reached"))
+        self._consumer.assign([ck.TopicPartition(state_topic("node"), n, 0) for n in range(PARTITIONS)])
+        self._next = dict.fromkeys(range(PARTITIONS), 0)
+
+    def wait(self, ends: Mapping[int, int]) -> None:
+        """Wait until all up to these offsets is done with."""
+        until(lambda: all(self._read()[number] >= end for number, end in ends.items()), PATIENCE_S)
+
+    def _read(self) -> dict[int, int]:
+        for message in self._consumer.consume(100_000, 0.05):
+            told = offsets_of(message.key(), message.value()) if message.error() is None else None
+            if told:
+                self._next[message.partition() or 0] = told.get(topics.NODE_EVENTS, 0)
+        return self._next
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 # --- from nothing ----------------------------------------------------------------------------------------
 
 
@@ -120,12 +160,12 @@ def from_nothing(cluster: Cluster, directory: Path) -> dict[str, float]:
     began_s = monotonic()
     faultlens("topics", "create", "--partitions", str(PARTITIONS), "--brokers", cluster.bootstrap)
     made_s = monotonic() - began_s
-    producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
+    sender = Sender(cluster)
     workers = [Worker(cluster, "all", directory / "first.log")]
     with running(workers), Watch(cluster) as watch:
         for said in failing_job(0, 1):
-            send(producer, *said)
-        producer.flush()
+            sender.send(*said)
+        sender.flush()
         until(lambda: watch.heard_ms, PATIENCE_S, pause_s=0.02)
         took_s = monotonic() - began_s
     return {"topics_s": round(made_s, 1), "first_verdict_s": round(took_s, 1)}
@@ -134,19 +174,17 @@ def from_nothing(cluster: Cluster, directory: Path) -> dict[str, float]:
 # --- catching up, and being started anew -----------------------------------------------------------------
 
 
-def catching_up(cluster: Cluster, directory: Path, nodes: int) -> dict[str, float]:
+def catching_up(cluster: Cluster, directory: Path, nodes: int, lie_there: Mapping[int, int]) -> dict[str, float]:
     """What does a worker take for reports that lie there, a node's first ones and later ones; and until it is back?"""
     port = free_port()
     worker = Worker(cluster, "node", directory / "node.log", "--metrics", f"127.0.0.1:{port}", "--session-s", "6")
     found: dict[str, float] = {}
-    with closing(progress_of(cluster)) as progress:
+    with closing(Reached(cluster)) as reached:
         worker.start()
         until(lambda: "lanes are ours" in worker.said())
         for which in ("first", "later"):
             began_s, before_s = monotonic(), cpu_s(worker)
-            if which == "later":
-                fill(cluster, nodes, TURNS)
-            until(lambda: is_done(progress, topics.NODE_EVENTS), PATIENCE_S)
+            reached.wait(lie_there if which == "first" else fill(cluster, nodes, TURNS))
             took_s, used_s, records = monotonic() - began_s, cpu_s(worker) - before_s, TURNS * nodes
             found[f"{which}_cpu_us_a_record"] = round(1e6 * used_s / records, 1)
             found[f"{which}_records_a_second"] = round(records / took_s)
@@ -161,23 +199,14 @@ def catching_up(cluster: Cluster, directory: Path, nodes: int) -> dict[str, floa
     return found
 
 
-def progress_of(cluster: Cluster) -> LaneProgress:
-    partitions = {plan.name: plan.partitions for plan in plans(PARTITIONS)}
-    return LaneProgress(Connection(cluster.bootstrap), {"node": READS["node"]}, partitions, offsets_of)
-
-
-def is_done(progress: LaneProgress, topic: str) -> bool:
-    behind = progress.behind()
-    return behind is None or behind.place[0] != topic
-
-
-def fill(cluster: Cluster, nodes: int, first: int = 0) -> None:
-    """Let every node report twice, the `first` time and the one after it."""
-    producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
+def fill(cluster: Cluster, nodes: int, first: int = 0) -> dict[int, int]:
+    """Let every node report twice, the `first` time and the one after it; return up to where partitions have them."""
+    sender = Sender(cluster)
     for turn in range(first, first + TURNS):
         for number in range(nodes):
-            send(producer, *report(number, turn))
-    producer.flush()
+            sender.send(*report(number, turn))
+    sender.flush()
+    return sender.ends
 
 
 # --- under load ------------------------------------------------------------------------------------------
@@ -186,14 +215,16 @@ def fill(cluster: Cluster, nodes: int, first: int = 0) -> None:
 def at_load(cluster: Cluster, directory: Path, nodes: int, seconds: int) -> dict[str, float]:
     """All roles run while every node reports every 30 s and jobs fail: what do they take, and how soon do they say?"""
     workers = [Worker(cluster, role, directory / f"{role}.log") for role in READS]
-    producer = ck.Producer(producer_config(Connection(cluster.bootstrap)))
+    sender = Sender(cluster)
     ended_ms: dict[str, int] = {}
     with running(workers), Watch(cluster) as watch:
         until(lambda: all("lanes are ours" in worker.said() for worker in workers))
         # Once every node has reported they are all known, as on any day but the first.
-        play(producer, nodes, INTERVAL_S, {})
+        play(sender, nodes, INTERVAL_S, {})
+        with closing(Reached(cluster)) as reached:
+            reached.wait(sender.ends)
         before_s = [cpu_s(worker) for worker in workers]
-        play(producer, nodes, seconds, ended_ms)
+        play(sender, nodes, seconds, ended_ms)
         used_s = [cpu_s(worker) - before for worker, before in zip(workers, before_s, strict=True)]
         until(lambda: ended_ms.keys() <= watch.heard_ms.keys(), PATIENCE_S)
     waits = sorted(watch.heard_ms[job] - ended for job, ended in ended_ms.items())
@@ -211,25 +242,24 @@ def share(waits: Sequence[int], part: float) -> int:
     return waits[min(len(waits) - 1, int(len(waits) * part))]
 
 
-def play(producer: ck.Producer, nodes: int, seconds: int, ended_ms: dict[str, int]) -> None:
+def play(sender: Sender, nodes: int, seconds: int, ended_ms: dict[str, int]) -> None:
     """Send what a fleet says in so many seconds, spread over each; `ended_ms`: when each failing job ended."""
     rate = nodes // INTERVAL_S
     pieces = 10
     began_s, number = monotonic(), 0
     for piece in range(seconds * pieces):
         while number < rate * (piece + 1) // pieces:
-            send(producer, *report(number % nodes, wall_ms()))
+            sender.send(*report(number % nodes, wall_ms()))
             number += 1
         if seconds != INTERVAL_S and piece % (pieces // JOBS_A_SECOND) == 0:
-            fail(producer, piece, nodes, ended_ms)
-        producer.poll(0)
+            fail(sender, piece, nodes, ended_ms)
         sleep(max(0.0, began_s + (piece + 1) / pieces - monotonic()))
-    producer.flush(10)
+    sender.flush()
 
 
-def fail(producer: ck.Producer, piece: int, nodes: int, ended_ms: dict[str, int]) -> None:
+def fail(sender: Sender, piece: int, nodes: int, ended_ms: dict[str, int]) -> None:
     for topic, job, value in failing_job(piece, nodes):
-        send(producer, topic, job, value)
+        sender.send(topic, job, value)
         ended_ms[job] = wall_ms()
 
 
@@ -247,12 +277,12 @@ def main() -> None:
             cluster.start()
             tell("from nothing", from_nothing(cluster, directory))
             fresh_topics(cluster, PARTITIONS)
-            fill(cluster, chosen.nodes)
+            lie_there = fill(cluster, chosen.nodes)
             records = TURNS * chosen.nodes
             if python is not None:
                 place = (python, cluster.bootstrap, topics.NODE_EVENTS)
                 tell("peers", beside(*place, records=records, partitions=PARTITIONS))
-            tell("the node role", catching_up(cluster, directory, chosen.nodes))
+            tell("the node role", catching_up(cluster, directory, chosen.nodes, lie_there))
             fresh_topics(cluster, PARTITIONS)
             tell("at load", at_load(cluster, directory, chosen.nodes, chosen.seconds))
         finally:
