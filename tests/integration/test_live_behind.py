@@ -6,7 +6,7 @@ FAULTLENS_SOAK lets it come a week of 64 nodes late, which takes minutes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 
 from faultlens import topics
 from faultlens.cli_produce import TICKING
+from faultlens.clock import MINUTE_MS
 from faultlens.codec import Decoder, Event
 from faultlens.events import JobAttributed
 from faultlens.kafka import Connection
@@ -22,7 +23,7 @@ from faultlens.kafka_topics import plans
 from faultlens.local_roles import READS
 from faultlens.recordings import Recording, merged
 from faultlens.topics import INPUT_TYPES
-from producers.playback import Player, timeline
+from producers.playback import TICK_EVERY_MS, Player, Tick, timeline
 from streams.live.changelog import offsets_of
 from tests.kafka.cluster import Cluster
 from tests.kafka.comparing import outcome_of
@@ -35,6 +36,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PARTITIONS = 3
 SOAK = bool(int(os.environ.get("FAULTLENS_SOAK", "0")))
 PATIENCE_S = 600.0
+LATER_MS = 20 * MINUTE_MS
 
 
 def recorded(directory: Path) -> Path:
@@ -64,14 +66,16 @@ def test_a_role_that_is_far_behind_the_others_comes_to_the_same_verdicts(kafka: 
             player.play(what)
         player.finish()
         without = {role: read for role, read in READS.items() if role != late.role}
-        await_all(kafka, without, partitions)
+        with closing(progress_of(kafka, without, partitions)) as progress:
+            until(lambda: progress.behind() is None, PATIENCE_S)
         early = finals(events_of(kafka, topics.ATTRIBUTIONS))
-        with running([late]):
-            await_all(kafka, READS, partitions)
+        with running([late]), closing(progress_of(kafka, READS, partitions)) as progress:
+            until(lambda: progress.behind() is None, PATIENCE_S)
+            go_on(player, progress)
             for topic in TICKING:
                 player.end(topic)
                 player.finish()
-                await_all(kafka, READS, partitions)
+                until(lambda: progress.behind() is None, PATIENCE_S)
     outcome = outcome_of(replayed, kafka)
     assert early < finals(outcome.replayed[topics.ATTRIBUTIONS]), "nothing had to wait for the nodes"
     assert truths(outcome.live[topics.ATTRIBUTIONS]) == truths(outcome.replayed[topics.ATTRIBUTIONS])
@@ -82,6 +86,15 @@ def finals(verdicts: Sequence[Event]) -> int:
     return sum(isinstance(event.data, JobAttributed) and event.data.status == "final" for event in verdicts)
 
 
-def await_all(cluster: Cluster, reads: dict[str, tuple[str, ...]], partitions: dict[str, int]) -> None:
-    with closing(LaneProgress(Connection(cluster.bootstrap), reads, partitions, offsets_of)) as progress:
-        until(lambda: progress.behind() is None, PATIENCE_S)
+def progress_of(cluster: Cluster, reads: Mapping[str, tuple[str, ...]], partitions: Mapping[str, int]) -> LaneProgress:
+    return LaneProgress(Connection(cluster.bootstrap), reads, partitions, offsets_of)
+
+
+def go_on(player: Player, progress: LaneProgress) -> None:
+    """Let time go on: what was heard late, such as that a node had been silent, has its windows, too."""
+    since_ms = player.played.last_ms
+    for at_ms in range(since_ms + TICK_EVERY_MS, since_ms + LATER_MS, TICK_EVERY_MS):
+        player.play(Tick(at_ms, after=True))
+        if at_ms % MINUTE_MS < TICK_EVERY_MS:
+            player.finish()
+            until(lambda: progress.behind() is None, PATIENCE_S)
