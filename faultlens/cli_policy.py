@@ -17,6 +17,7 @@ from faultlens.objectives import iso_duration
 from faultlens.yaml_lines import load_model
 from slo.wording import printable
 from streams.remediation import Policy, Route, Rung, Trouble
+from streams.remediation.policy import LASTING, VACANT
 
 EXIT_BAD: Final = 1
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="What remediation does about what.")
@@ -175,16 +176,22 @@ def _route_row(policy: Policy, route: Route, tolerance_ms: int | None = None) ->
 def _detail(policy: Policy, rung: Rung, tolerance_ms: int | None) -> str:
     timing = policy.timings[rung.action]
     said = []
-    if rung.wait == "persists" and tolerance_ms is not None:
-        said.append("at once" if tolerance_ms == 0 else f"when it has lasted {iso_duration(tolerance_ms)}")
-    elif rung.wait != "now":
-        said.append({"persists": "when it persists", "idle": "when nothing runs there"}.get(rung.wait, rung.wait))
+    if rung.wait in LASTING:
+        said.append(_lasting(tolerance_ms))
+    if rung.wait in VACANT:
+        said.append("when nothing runs there")
     if rung.approval:
         said.append("when a person approves it")
     if rung.attempts > 1:
         said.append(f"up to {rung.attempts} times, {iso_duration(max(rung.cooldown_ms, 1000))} apart")
     said.append(f"to start within {iso_duration(timing.start_ms)} and end within {iso_duration(timing.finish_ms)}")
     return f"{rung.action}: {', '.join(said)}"
+
+
+def _lasting(tolerance_ms: int | None) -> str:
+    if tolerance_ms is None:
+        return "when it persists"
+    return "at once" if tolerance_ms == 0 else f"when it has lasted {iso_duration(tolerance_ms)}"
 
 
 def _text(answer: dict[str, Any]) -> str:

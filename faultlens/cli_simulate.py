@@ -20,14 +20,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 from faultlens.clock import DAY_MS, parse_moment
 from faultlens.errors import UsageError, WorldError
 from faultlens.store import open_store
-from faultlens.truth import Truth, read_truths, truth_line
+from faultlens.truth import Truth, read_breakages, read_truths, truth_line
 from faultlens.version import program_version
+from producers.simulation.broken import breakages
 from producers.simulation.simulate import simulate as run
 from producers.simulation.tables import Mix, load_happenings, load_mix
 from producers.simulation.world import Shape, World
 from slo import remedies, score_text
 from slo.labels import labels, truth_of
 from slo.precision import PrecisionTable
+from slo.remedies_reading import said_in_directory, said_in_store
 from slo.scoring import Score, Verdict, key_of
 from slo.scoring import score as measure
 from slo.verdicts import verdicts_of_directory, verdicts_of_store
@@ -36,6 +38,7 @@ STDOUT: Final = "-"
 EXIT_BAD_ANSWER: Final = 1
 EVENTS_FILE: Final = "events.jsonl.zst"
 TRUTH_FILE: Final = "truth.jsonl"
+BREAKAGES_FILE: Final = "breakages.jsonl"
 ABOUT_FILE: Final = "simulation.json"
 BY_A_PERSON: Final = "labelled_by_a_person"
 DEFAULT_START: Final = "2026-11-30T00:00:00Z"
@@ -68,6 +71,7 @@ def simulate(  # noqa: PLR0913 - one parameter for each option of the command
     if out == STDOUT:
         return
     _describe(Path(out) / ABOUT_FILE, shape, chosen)
+    _tell_breakages(Path(out) / BREAKAGES_FILE, world)
     summary = {
         "events": world.delivery.delivered,
         "jobs": world.counts.get("jobs", 0),
@@ -120,11 +124,13 @@ def score(
 
 
 def _remedies(truth: Path, answers: str) -> remedies.Remedies:
-    """Return how right remediation was, by the commands that are beside the verdicts."""
+    """Return how right remediation was, by what it did and by what is beside the truth of what was wrong."""
+    beside = truth.with_name(BREAKAGES_FILE)
+    breakages = list(read_breakages(beside)) if beside.is_file() else []
     if not _is_store(answers):
-        return remedies.remedies(read_truths(truth), remedies.isolations_of_directory(Path(answers)))
+        return remedies.remedies(read_truths(truth), breakages, said_in_directory(Path(answers)))
     with open_store(answers) as store:
-        return remedies.remedies(read_truths(truth), remedies.isolations_of_store(store))
+        return remedies.remedies(read_truths(truth), breakages, said_in_store(store))
 
 
 def _is_store(name: str) -> bool:
@@ -186,6 +192,11 @@ def _describe(path: Path, shape: Shape, mix: Mix) -> None:
         "made_by": f"faultlens {program_version()}",
     }
     path.write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+
+
+def _tell_breakages(path: Path, world: World) -> None:
+    """Write what was wrong with machines, whether or not a job met it."""
+    path.write_bytes(b"".join(truth_line(one) for one in breakages(world)))
 
 
 def _sentence(summary: dict[str, object]) -> str:

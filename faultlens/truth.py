@@ -1,10 +1,10 @@
-"""What is known to have made an attempt fail: one line of truth.jsonl for each failure."""
+"""What is known to have made attempts fail, and to have been wrong with machines: lines of JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -32,22 +32,46 @@ class Truth(Data, frozen=True):
     device_index: int | None = None
 
 
+class Breakage(Data, frozen=True):
+    """Something that was truly wrong with a machine, seen or not: one line of breakages.jsonl.
+
+    `over_at` None: it was never repaired.
+    """
+
+    node: str
+    code: str
+    began_at: Moment
+    over_at: Moment | None = None
+    device_index: int | None = None
+
+
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(Truth)
+_TRUTHS: Final = msgspec.json.Decoder(Truth)
+_BREAKAGES: Final = msgspec.json.Decoder(Breakage)
+_Line = TypeVar("_Line")
 
 
-def truth_line(truth: Truth) -> bytes:
+def truth_line(truth: Truth | Breakage) -> bytes:
     """Return the truth as one line of JSON, with its line end."""
     return _ENCODER.encode(truth) + b"\n"
 
 
 def read_truths(path: Path) -> Iterator[Truth]:
     """Yield the truths of a file, one a line; UsageError names the line that is none."""
+    return _lines(path, _TRUTHS)
+
+
+def read_breakages(path: Path) -> Iterator[Breakage]:
+    """Yield what was wrong with machines, one a line; UsageError names the line that does not say so."""
+    return _lines(path, _BREAKAGES)
+
+
+def _lines(path: Path, decoder: msgspec.json.Decoder[_Line]) -> Iterator[_Line]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
-                yield _DECODER.decode(line)
+                yield decoder.decode(line)
             except msgspec.DecodeError as error:
                 raise UsageError(f"{path}:{number}: not a line of truth: {error}") from None

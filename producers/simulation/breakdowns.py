@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 from faultlens.clock import HOUR_MS, MINUTE_MS
-from producers.simulation import care, endings, signs
+from producers.simulation import broken, care, endings, signs
 from producers.simulation.chance import between, happens, pick, skewed, span_ms, wait_ms
 from producers.simulation.fleet import scope_of
 from producers.simulation.model import Ailment, Attempt, Blow, Node
@@ -102,6 +102,7 @@ class Breakdowns:
     ) -> _Fault:
         """Show the fault and strike the jobs that hold what it is in."""
         world, kind = self._world, self._world.happenings.node_faults[name]
+        broken.begin(world, node, kind.code, at_ms, device=device)
         shown |= signs.show(world, node, kind.signs, at_ms, device)
         shown |= any(check.tells for check in kind.checks) and node.sees(at_ms)
         if kind.checks:
@@ -165,8 +166,9 @@ class Breakdowns:
         for other in reached:
             world.agenda.at(back_ms, partial(self._cure, other, name))
 
-    def _cure(self, node: Node, name: str, _at_ms: int) -> None:
+    def _cure(self, node: Node, name: str, at_ms: int) -> None:
         care.cure(node, name)
+        broken.over(self._world, node, at_ms, self._world.happenings.node_faults[name].code)
 
     def _recur(self, case: _Recurring, at_ms: int) -> None:
         """Let a fault that nobody recognises come again and again, whoever holds the GPU; then it is repaired."""
@@ -214,7 +216,8 @@ class Breakdowns:
     def _return(self, fault: _Fault, at_ms: int) -> None:
         world, node = self._world, fault.node
         care.cure(node, fault.name)
-        if care.bring_back(world, node, "repair"):
+        broken.over(world, node, at_ms)
+        if care.bring_back(world, node, "repair", at_ms):
             care.tell_action(world, node, at_ms, "uncordon", reason="repaired")
             self._schedule.freed(node, at_ms)
 

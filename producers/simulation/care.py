@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from faultlens.events import NodeActed, NodeAction
+from producers.simulation import broken
 from producers.simulation.agenda import Action
 from producers.simulation.fleet import new_boot_id
 from producers.simulation.model import CLUSTER, Ailment, Node
@@ -36,7 +37,7 @@ def switch_off(world: World, node: Node, why: str) -> None:
     world.placement.changed(node)
 
 
-def bring_back(world: World, node: Node, why: str) -> bool:
+def bring_back(world: World, node: Node, why: str, at_ms: int) -> bool:
     """Undo what `why` did to the node; return whether it takes work again. A node that was off has a new boot id."""
     was_off = bool(node.off)
     node.off.discard(why)
@@ -45,6 +46,7 @@ def bring_back(world: World, node: Node, why: str) -> bool:
     if was_off and node.up:
         node.boot_id, node.inventory_due = new_boot_id(world.chances.faults), True
         node.ailments = [ailment for ailment in node.ailments if ailment.lasts]
+        broken.over(world, node, at_ms)
     world.placement.changed(node)
     return not node.cordoned
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from faultlens.clock import MINUTE_MS
-from producers.simulation import herrings, rulings
+from producers.simulation import broken, herrings, rulings
 from producers.simulation.chance import between, happens, wait_ms
 from producers.simulation.model import Node
 from producers.simulation.schedule import Schedule
@@ -63,9 +63,10 @@ class Disturbances:
             if attempt.launched_on is node and happens(rng, _LAUNCHER_CUT_TOO):
                 attempt.teller.cut_until_ms = until_ms
 
-    def _black_hole(self, node: Node, _at_ms: int) -> None:
+    def _black_hole(self, node: Node, at_ms: int) -> None:
         """Every start on the node fails from now on, until somebody notices."""
         node.swallows = self._world.chances.luck.randint(*self._world.mix.black_hole_starts)
+        broken.begin(self._world, node, self._world.happenings.black_hole.code, at_ms)
 
     def _evict(self, node: Node, at_ms: int) -> None:
         world, ruling = self._world, self._world.happenings.eviction

@@ -8,7 +8,7 @@ from typing import Final
 
 from faultlens.clock import MINUTE_MS
 from faultlens.events import PlatformIncident, Scope
-from producers.simulation import care, endings
+from producers.simulation import broken, care, endings
 from producers.simulation.chance import between, happens, pick, span_ms, wait_ms
 from producers.simulation.fleet import scope_of
 from producers.simulation.model import CLUSTER, Ailment, Attempt, Blow, Node
@@ -56,6 +56,7 @@ class Incidents:
         if kind.takes_nodes_down:
             for node in nodes:
                 care.switch_off(world, node, _OFF)
+                broken.begin(world, node, kind.code, at_ms)
         world.agenda.at(at_ms + lasts_ms, partial(self._end, incident, nodes))
 
     def _put_down(self, name: str, per_day: float, at_ms: int) -> None:
@@ -113,7 +114,7 @@ class Incidents:
             self._tell(incident, at_ms, "ended", incident.kind.over)
         for node in nodes:
             care.cure(node, incident.name)
-            if incident.kind.takes_nodes_down and care.bring_back(world, node, _OFF):
+            if incident.kind.takes_nodes_down and care.bring_back(world, node, _OFF, at_ms):
                 self._schedule.freed(node, at_ms)
 
     def _tell(self, incident: OpenIncident, at_ms: int, phase: str, message: str) -> None:

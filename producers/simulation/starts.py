@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faultlens.clock import SECOND_MS
-from producers.simulation import rulings
+from producers.simulation import broken, rulings
 from producers.simulation.chance import happens, span_ms
 from producers.simulation.model import Attempt, Blow, Node
 from producers.simulation.tables import Ruling
@@ -22,6 +22,8 @@ def hindrance(world: World, attempt: Attempt, at_ms: int) -> Blow | None:
     swallowing = [node for node in attempt.nodes() if node.swallows > 0]
     if swallowing:
         swallowing[0].swallows -= 1
+        if not swallowing[0].swallows:
+            broken.over(world, swallowing[0], gives_up_ms, world.happenings.black_hole.code)
         return _swallowed(world, swallowing, gives_up_ms)
     for incident in world.incidents:
         if _reaches(incident, attempt) and happens(world.chances.luck, incident.kind.hits_starting):

@@ -115,7 +115,7 @@ class Upkeep:
             self._schedule.fail(attempt, rulings.ended(world, ruling, at_ms, node))
 
     def _bring_back(self, node: Node, why: str, at_ms: int) -> None:
-        if care.bring_back(self._world, node, why):
+        if care.bring_back(self._world, node, why, at_ms):
             care.tell_action(self._world, node, at_ms, "uncordon", reason=why, planned=True)
             self._schedule.freed(node, at_ms)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from faultlens.clock import DAY_MS, MINUTE_MS
 from faultlens.events import Scope
@@ -19,6 +19,9 @@ from producers.simulation.logs import Texts
 from producers.simulation.model import Node, Sender
 from producers.simulation.placement import Placement
 from producers.simulation.tables import Happenings, IncidentKind, Mix, load_log_texts
+
+if TYPE_CHECKING:
+    from producers.simulation.broken import Broken
 
 # Nothing new goes wrong in the last half hour, so that every failure's evidence window closes before the end.
 QUIET_MS: Final = 30 * MINUTE_MS
@@ -81,6 +84,7 @@ class World:
     status: dict[str, Sender]
     incidents: list[OpenIncident] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    broken: dict[Node, list[Broken]] = field(default_factory=dict)
 
     @property
     def quiet_from_ms(self) -> int:

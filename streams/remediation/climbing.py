@@ -12,7 +12,7 @@ from streams.remediation import controls, fleet, issuing
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
 from streams.remediation.gates import Step, is_by_people, obstacle
-from streams.remediation.policy import REPAIRS, Route, Rung
+from streams.remediation.policy import LASTING, REPAIRS, Route, Rung
 from streams.remediation.record import WAITING_MAX, CommandCard, IncidentCard, NodeCard, Trait
 from streams.remediation.telling import keep
 
@@ -99,7 +99,7 @@ def _climb(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[Incident
     step = Step(incident, card, rung, issuing.command_id_of(incident, _target(incident, card), rung.action))
     if _is_left_out(desk, incident, rung) or controls.denied(desk.own(), step.aim, desk.now_ms) is not None:
         return _next(incident), True
-    due_ms = max(incident.not_before_ms, incident.first_ms + incident.tolerance_ms if rung.wait == "persists" else 0)
+    due_ms = max(incident.not_before_ms, incident.first_ms + incident.tolerance_ms if rung.wait in LASTING else 0)
     if desk.now_ms < due_ms:
         return replace(incident, due_ms=due_ms, waits=None), False
     why = obstacle(desk, step)

@@ -68,10 +68,29 @@ def _is_the_same(repair: Repair, incident: IncidentCard) -> bool:
 
 
 def earlier_incidents(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
-    """Return how many incidents of any kind the machine had within the history."""
+    """Return how many incidents the machine had within the history that cost a job or took a repair."""
     since_ms = desk.now_ms - desk.policy.verification.history_ms
     machine, *_ = names_of(card, incident)
-    return sum(repair.at_ms >= since_ms for repair in desk.machine(machine).repairs)
+    return sum(
+        repair.at_ms >= since_ms and (repair.harmed or repair.by is not None)
+        for repair in desk.machine(machine).repairs
+    )
+
+
+def earlier_times(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
+    """Return how often the same trouble came to this machine and went again within a day, repaired or not."""
+    since_ms = desk.now_ms - desk.policy.verification.probation_ms
+    machine, *_ = names_of(card, incident)
+    repairs = desk.machine(machine).repairs
+    return sum(repair.at_ms >= since_ms and family_of(repair.cause) == family_of(incident.cause) for repair in repairs)
+
+
+def cost_a_job(desk: Desk, card: NodeCard) -> None:
+    """Note with the machine's last incident that a job was lost to it, which was settled only after its end."""
+    facts = card.facts
+    machine = desk.machine(f"machine/{card.node if facts is None or facts.host_id is None else facts.host_id}")
+    if machine.repairs:
+        desk.put(replace(machine, repairs=(*machine.repairs[:-1], replace(machine.repairs[-1], harmed=True))))
 
 
 def _remember(desk: Desk, incident: IncidentCard, card: NodeCard) -> None:
@@ -80,6 +99,10 @@ def _remember(desk: Desk, incident: IncidentCard, card: NodeCard) -> None:
         machine = desk.machine(name)
         kept = [repair for repair in machine.repairs if repair.at_ms >= since_ms]
         repair = Repair(
-            incident.cause, desk.now_ms, incident.repaired_by, incident.faults[0] if incident.faults else ""
+            incident.cause,
+            desk.now_ms,
+            incident.repaired_by,
+            incident.faults[0] if incident.faults else "",
+            harmed=bool(incident.harmed),
         )
         desk.put(replace(machine, repairs=(*kept, repair)[-REPAIRS_MAX:]))

@@ -14,7 +14,7 @@ from streams.remediation import controls
 from streams.remediation.controls import Aim, by_whom
 from streams.remediation.desk import Desk
 from streams.remediation.fleet import over_cap
-from streams.remediation.policy import DISRUPTIVE, TAKING, Rung
+from streams.remediation.policy import DISRUPTIVE, TAKING, VACANT, Rung
 from streams.remediation.record import IncidentCard, NodeCard
 
 # Telling people and looking on need nobody's leave.
@@ -107,7 +107,7 @@ def _unapproved(desk: Desk, step: Step) -> str | None:
 
 def _busy(desk: Desk, step: Step) -> str | None:
     facts = step.card.facts
-    if step.rung.wait != "idle" or facts is None or not facts.jobs:
+    if step.rung.wait not in VACANT or facts is None or not facts.jobs:
         return None
     return f"{len(facts.jobs)} jobs still run there"
 

@@ -13,10 +13,10 @@ from faultlens.internal import Announced, Intervened, JobVerdict, Observation, T
 from streams.node_health.conditions import condition_id
 from streams.remediation import common, fleet
 from streams.remediation.climbing import advance
-from streams.remediation.closing import close, earlier_incidents, earlier_repairs
+from streams.remediation.closing import close, cost_a_job, earlier_incidents, earlier_repairs, earlier_times, family_of
 from streams.remediation.desk import Desk
 from streams.remediation.issuing import device_of
-from streams.remediation.policy import Trouble
+from streams.remediation.policy import TAKING, Trouble
 from streams.remediation.record import (
     EVIDENCE_MAX,
     FAULTS_MAX,
@@ -126,7 +126,7 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
     if not card.traits:
         return None
     worst = worst_of(card.traits)
-    first_ms = min(trait.since_ms for trait in card.traits)
+    first_ms = _troubled_since_ms(card.traits)
     incident = IncidentCard(
         cluster=desk.cluster,
         id=stable_id(desk.cluster, node, worst.id, first_ms, probe_of or ""),
@@ -154,6 +154,12 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
     fleet.keep(desk, replace(card, incident=routed.id))
     desk.tend(Tended(node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=routed.id))
     return advance(desk, routed)
+
+
+def _troubled_since_ms(traits: tuple[Trait, ...]) -> int:
+    """Return since when the node is in trouble: what wears out goes on for weeks and is none."""
+    counted = [trait.since_ms for trait in traits if trait.role != "trend"]
+    return min(counted or [trait.since_ms for trait in traits])
 
 
 def _announced_by_ms(desk: Desk, trait: Trait) -> int:
@@ -191,13 +197,18 @@ def watched_until_ms(desk: Desk, node: str) -> int:
     return desk.now_ms + WATCHED_MS if card.incident is not None or card.taken else 0
 
 
-def _routed(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard | None:
-    """Return the incident on the route of the worst that is wrong; None: there is none, or it is recovered."""
-    worst = worst_of(card.traits)
+def _routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | None = None) -> IncidentCard | None:
+    """Return the incident on the route of the worst that is wrong, or of `by`; None: none, or it is recovered."""
+    worst = by or worst_of(card.traits)
     incident = replace(incident, cause=worst.cause, device=device_of(worst.device))
     repairs = earlier_repairs(desk, incident, card)
-    earlier = earlier_incidents(desk, incident, card)
-    trouble = replace(trouble_of(worst, card), returns=len(repairs), incidents=earlier)
+    trouble = replace(
+        trouble_of(worst, card),
+        returns=len(repairs),
+        incidents=earlier_incidents(desk, incident, card),
+        times=1 + earlier_times(desk, incident, card),
+        jobs=len(incident.harmed),
+    )
     if trouble.hint == "none" and card.announced == "none":
         return None
     route = desk.policy.route(trouble)
@@ -249,14 +260,23 @@ def _joined(desk: Desk, incident: IncidentCard, trait: Trait) -> IncidentCard:
     card = desk.node(incident.node)
     incident = replace(
         incident,
+        first_ms=_troubled_since_ms(card.traits) if incident.trend else incident.first_ms,
         last_ms=max(incident.last_ms, trait.since_ms),
         count=incident.count + 1,
         evidence=tuple(dict.fromkeys((*incident.evidence, trait.evidence)))[:EVIDENCE_MAX],
         faults=tuple(dict.fromkeys((*incident.faults, trait.fault)))[:EVIDENCE_MAX],
     )
-    if worst_of(card.traits).key != trait.key or incident.repaired_by is not None:
+    if incident.repaired_by is not None:
         return incident
-    return _routed(desk, incident, card) or incident
+    if _confirms(incident, trait):
+        return _routed(desk, incident, card, by=trait) or incident
+    return incident if worst_of(card.traits).key != trait.key else _routed(desk, incident, card) or incident
+
+
+def _confirms(incident: IncidentCard, trait: Trait) -> bool:
+    """Return whether a check finds what an incident that has not acted yet is about: it counts more than one report."""
+    same = family_of(trait.cause) == family_of(incident.cause)
+    return not incident.issued and same and trait.role == "root" and trait.fault.startswith("check:")
 
 
 # --- what else is heard of a node ----------------------------------------------------------------------
@@ -293,7 +313,7 @@ def intervened(desk: Desk, word: Intervened) -> None:
     if incident is None:
         return
     if incident.node:
-        close(desk, incident, f"put back by {word.actor}", remember=False)
+        close(desk, incident, f"put back by {word.actor}", remember=bool(incident.harmed))
     else:
         common.left(desk, incident, word.node)
 
@@ -306,13 +326,43 @@ def judged(desk: Desk, verdict: JobVerdict) -> None:
     if verdict.withdrawn:
         _taken_back(desk, verdict.node, attempt)
     elif incident is not None:
-        jobs = tuple(dict.fromkeys((*incident.jobs, attempt)))[:JOBS_MAX]
-        keep(desk, replace(incident, jobs=jobs))
-    elif verdict.basis == "established" and not _is_covered(card, verdict):
-        trait = _said(verdict, attempt)
-        route = desk.policy.route(trouble_of(trait, card))
-        if route is not None and desk.policy.ladders.get(route.ladder):
-            opened(desk, verdict.node, trait)
+        _costs(desk, incident, verdict, attempt)
+    elif verdict.basis == "established" and _is_covered(card, verdict):
+        cost_a_job(desk, card)
+    elif verdict.basis == "established":
+        _speaks(desk, card, _said(verdict, attempt))
+
+
+def _costs(desk: Desk, incident: IncidentCard, verdict: JobVerdict, attempt: str) -> None:
+    """Note that a job was lost to an open incident's node, which may ask for more than was done so far."""
+    established = verdict.basis == "established"
+    incident = replace(incident, jobs=_with(incident.jobs, attempt))
+    if established:
+        incident = replace(incident, harmed=_with(incident.harmed, attempt))
+    card = desk.node(verdict.node)
+    if not established or not incident.node or not card.traits or _does_something(desk, incident):
+        keep(desk, incident)
+        return
+    routed = advance(desk, _routed(desk, incident, card) or incident)
+    if not _does_something(desk, routed):
+        _speaks(desk, card, replace(_said(verdict, attempt), severity=min(100, routed.severity + 1)))
+
+
+def _with(known: tuple[str, ...], attempt: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, attempt)))[:JOBS_MAX]
+
+
+def _does_something(desk: Desk, incident: IncidentCard) -> bool:
+    """Return whether a step of the incident keeps work away from its node, or has."""
+    ladder = desk.policy.ladders.get(incident.ladder, ())
+    return incident.stage == "closed" or any(rung.action in TAKING for rung in ladder)
+
+
+def _speaks(desk: Desk, card: NodeCard, trait: Trait) -> None:
+    """Take up what a verdict says of a node, where the policy has something to be done about it."""
+    route = desk.policy.route(trouble_of(trait, card))
+    if route is not None and desk.policy.ladders.get(route.ladder):
+        opened(desk, card.node, trait)
 
 
 def _is_covered(card: NodeCard, verdict: JobVerdict) -> bool:

@@ -9,7 +9,10 @@ from msgspec import Struct
 
 from faultlens.events import Action
 
-Wait = Literal["now", "persists", "idle", "checkpoint"]
+Wait = Literal["now", "persists", "idle", "vacant"]
+# Those that last as long as the trouble is tolerated, and those for a node without jobs.
+LASTING: Final[frozenset[Wait]] = frozenset({"persists", "vacant"})
+VACANT: Final[frozenset[Wait]] = frozenset({"idle", "vacant"})
 Origin = Literal["condition", "verdict", "finding", "common"]
 Mode = Literal["live", "shadow"]
 Return = Literal["verified", "person"]
@@ -32,7 +35,9 @@ _ACCELERATOR: Final = ("gpu", "fabric", "driver")
 
 class Trouble(Struct, frozen=True):
     """What a route is chosen by. `fault` is `kind:code`; `returns`: how often the same was repaired here before,
-    `incidents`: how many of any kind the machine had in the last weeks.
+    `incidents`: how many of any kind the machine had in the last weeks that cost a job or took a repair.
+    `times`: how often the same came here within a day, with this one; `jobs`: how many jobs it has cost, by verdicts
+    that are established.
 
     `rule`: the rule of the verdict, or the kind of the finding, that is all there is; `job_gpus`: what runs there.
     """
@@ -50,6 +55,8 @@ class Trouble(Struct, frozen=True):
     pool: str | None = None
     returns: int = 0
     incidents: int = 0
+    times: int = 1
+    jobs: int = 0
     job_gpus: int = 0
 
     @property
@@ -72,6 +79,8 @@ class Match(Struct, frozen=True):
     from_severity: int = 0
     from_returns: int = 0
     from_incidents: int = 0
+    from_times: int = 0
+    from_jobs: int = 0
     from_job_gpus: int = 0
 
     def holds(self, trouble: Trouble) -> bool:
@@ -91,6 +100,8 @@ class Match(Struct, frozen=True):
             and trouble.severity >= self.from_severity
             and trouble.returns >= self.from_returns
             and trouble.incidents >= self.from_incidents
+            and trouble.times >= self.from_times
+            and trouble.jobs >= self.from_jobs
             and trouble.job_gpus >= self.from_job_gpus
         )
 
@@ -104,7 +115,7 @@ def _fits(fault: str, wanted: str) -> bool:
 
 
 class Rung(Struct, frozen=True):
-    """One step of a ladder. `wait`: before it, until the fault has persisted, the node is idle, or a job has saved.
+    """One step of a ladder. `wait`: before it, until the fault has persisted, the node is idle, or both (`vacant`).
 
     It is tried `attempts` times, `cooldown_ms` apart; with `approval` only when a person says so.
     """

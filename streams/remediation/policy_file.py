@@ -112,6 +112,8 @@ class _Match(_Strict):
     from_severity: int = Field(default=0, ge=0, le=100)
     from_returns: int = Field(default=0, ge=0, le=1000)
     from_incidents: int = Field(default=0, ge=0, le=1000)
+    from_times: int = Field(default=0, ge=0, le=1000)
+    from_jobs: int = Field(default=0, ge=0, le=1000)
     from_job_gpus: int = Field(default=0, ge=0)
 
 
@@ -197,9 +199,6 @@ def _ladders_of(file: PolicyFile) -> _Findings:
         actions = [step.action for step in steps]
         if "drain" in actions and "block_new_work" in actions[actions.index("drain") :]:
             yield ("ladders", name), "block_new_work comes before drain: change their order"
-        for at, step in enumerate(steps):
-            if step.wait == "persists" and step.action == "block_new_work":
-                yield ("ladders", name, at), "new work is kept away at once: only what comes after it can wait"
 
 
 def _left_out(file: PolicyFile, routes: Any) -> _Findings:

@@ -116,7 +116,8 @@ class IncidentCard(Struct, frozen=True, omit_defaults=True, tag="incident"):
     `at`: the rung of its ladder; `tries` of it so far; `issued`: all commands. `waits`: why nothing is issued now,
     since `waits_ms`. `acted_ms`: when what was done last ended; `cleared_ms`: since when nothing is wrong any more.
     `floor`: the repair that did not last and what is milder is left out. `done`: steps that need not be done again.
-    `trend`: it is only about what wears out.
+    `trend`: it is only about what wears out. `jobs`: attempts whose verdicts blame the node; `harmed`: those of them
+    that are established.
     `due_ms`: when to look at it without news; `told` stands for what was published last, `tellings` counts that.
     """
 
@@ -156,6 +157,7 @@ class IncidentCard(Struct, frozen=True, omit_defaults=True, tag="incident"):
     faults: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
+    harmed: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     member_count: int = 0
@@ -242,12 +244,15 @@ class HungJob(Struct, frozen=True, omit_defaults=True, tag="job"):
 
 
 class Repair(Struct, frozen=True, omit_defaults=True, gc=False):
-    """An incident of a machine that is over: its cause and first fault, when it ended, and what ended it."""
+    """An incident of a machine that is over: its cause and first fault, when it ended, what ended it, and whether a
+    job was lost to it.
+    """
 
     cause: str
     at_ms: int
     by: Action | None = None
     fault: str = ""
+    harmed: bool = False
 
 
 class Machine(Struct, frozen=True, omit_defaults=True, tag="machine"):

@@ -33,7 +33,7 @@ def test_new_work_is_kept_away_within_two_seconds_of_a_fatal_fault() -> None:
 def test_what_is_not_fatal_is_evacuated_when_it_has_lasted_since_it_was_first_seen() -> None:
     scene = Repairs()
     for minute in range(5, 20, 2):
-        scene.fault(minute, "n3", "74", check="ib_links", gpu=minute % 8)
+        scene.fault(minute, "n3", "109", check="ib_links", gpu=minute % 8)
     scene.run(20)
     assert scene.minute_of("n3", "block_new_work") < 5.1
     assert 15 <= scene.minute_of("n3", "drain") < 15.2
