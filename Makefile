@@ -19,7 +19,7 @@ INSTALLED := $(VENV)/installed
 QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-slurm-jobs bench clean
+.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-slurm-jobs drill-slurm-remediation bench clean
 
 help: ## What there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -69,6 +69,9 @@ drill-kubernetes: $(INSTALLED) ## Twenty jobs on a real control plane (LAB_KUBER
 
 drill-slurm-jobs: $(INSTALLED) ## Thirty jobs on a real Slurm (LAB_SLURM brings it up, as root), judged live: 10 minutes
 	@nice $(BIN)/python -m tests.drills.slurm $(LAB_SLURM) $(DRILL_STATE)/slurm
+
+drill-slurm-remediation: $(INSTALLED) ## A node of a real Slurm (LAB_SLURM, as root) goes bad, is repaired live, and returns: 8 minutes
+	@nice $(BIN)/python -m tests.drills.slurm_remediation $(LAB_SLURM) $(DRILL_STATE)/slurm-remediation
 
 adversary: $(INSTALLED) ## Remediation against a fleet, people and actuators that err: SEEDS of them, NODES, DAYS
 	@FAULTLENS_SEEDS=$(SEEDS) FAULTLENS_FIRST=$(FIRST) FAULTLENS_NODES=$(NODES) FAULTLENS_DAYS=$(DAYS) $(BIN)/pytest -q -x tests/simulation/test_remediation.py

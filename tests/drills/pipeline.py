@@ -24,6 +24,7 @@ from tests.kafka.jars import jars
 from tests.kafka.living import Worker, consumed, fresh_topics, running
 
 INPUTS: Final = (topics.JOB_EVENTS, topics.NODE_EVENTS, topics.PLATFORM_EVENTS)
+ROLES: Final = ("node", "job", "context")
 PARTITIONS: Final = 2
 # The window closes five minutes after an end, and the nodes answer soon after.
 PATIENCE_S: Final = 600.0
@@ -35,16 +36,17 @@ def say(line: str) -> None:
 
 
 class Pipeline:
-    """Kafka and workers; `bridge` starts what is drilled."""
+    """Kafka and workers of these roles, and the topics that are told; `bridge` starts what is drilled."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, roles: Sequence[str] = ROLES, told: Sequence[str] = INPUTS) -> None:
         self._directory = directory
+        self._told = told
         self._decode = Decoder(TYPES).decode
         self.kafka = Cluster(directory, jars())
         self.kafka.start()
         fresh_topics(self.kafka, PARTITIONS)
         self._bridge: subprocess.Popen[bytes] | None = None
-        self.workers = [Worker(self.kafka, role, directory / f"{role}.log") for role in ("node", "job", "context")]
+        self.workers = [Worker(self.kafka, role, directory / f"{role}.log") for role in roles]
 
     def start_bridge(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         """Start the bridge, also anew after `stop_bridge`."""
@@ -86,7 +88,7 @@ class Pipeline:
 
     def inputs(self) -> list[Event]:
         """Return everything that was told, in the order of its arrival."""
-        found = [event for topic in INPUTS for event in self.events(topic)]
+        found = [event for topic in self._told for event in self.events(topic)]
         return sorted(found, key=lambda event: event.recorded_ms or 0)
 
     def close(self) -> None:
@@ -96,10 +98,10 @@ class Pipeline:
 
 
 @contextmanager
-def pipeline() -> Iterator[Pipeline]:
+def pipeline(roles: Sequence[str] = ROLES, told: Sequence[str] = INPUTS) -> Iterator[Pipeline]:
     """Yield a pipeline whose workers run."""
     with tempfile.TemporaryDirectory(prefix="faultlens-drill-") as folder:
-        line = Pipeline(Path(folder))
+        line = Pipeline(Path(folder), roles, told)
         try:
             with running(line.workers):
                 yield line

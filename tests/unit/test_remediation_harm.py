@@ -20,10 +20,10 @@ def trouble(
     kind, _, code = fault.partition(":")
     at_ms = T0 + round(minute * MINUTE_MS)
     seen = Observation(
-        fault, "agent/n1", "n1", kind, code, at_ms, at_ms, "hardware", cause, role, severity, "so", False,  # type: ignore[arg-type]
+        fault, "agent/n1", "n1", kind, code, at_ms, at_ms, "hardware", cause, role, severity, "so", False,
         hint="reset_device",
     )  # fmt: skip
-    return Condition("n1", "c1", phase, fault, seen, at_ms)  # type: ignore[arg-type]
+    return Condition("n1", "c1", phase, fault, seen, at_ms)
 
 
 def flap(minute: float, phase: str = "opened") -> Condition:
