@@ -92,6 +92,38 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
 
 
 @app.command()
+def kubernetes(  # noqa: PLR0913 - as above
+    *,
+    cluster: ClusterOption,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="How to reach it; otherwise as a pod's service account, or by $KUBECONFIG."),
+    ] = None,
+    device_taint: Annotated[
+        Literal["None", "NoSchedule", "NoExecute"],
+        typer.Option(help="Of an excluded device: None only shows what would be evicted, NoExecute evacuates it."),
+    ] = "NoSchedule",
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+    sole: SoleOption = False,
+    log_format: LogOption = "auto",
+) -> None:
+    """Cordon, taint and release nodes and devices, and evict pods within their disruption budgets."""
+    try:
+        from actuators.kubernetes import Kubernetes  # noqa: PLC0415 - needs the client
+        from actuators.kubernetes_api import KubernetesApi  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
+    api = KubernetesApi(None if kubeconfig is None else str(kubeconfig))
+    acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint)
+    if "exclude_device" not in acting.actions:
+        typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
+    _serve(acting, _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+
+
+@app.command()
 def node(  # noqa: PLR0913 - as above
     *,
     cluster: ClusterOption,

@@ -21,6 +21,9 @@ MESSAGE_CHARS: Final = 500
 # Written over all conditions of a node whose kubelet is not heard: that is told by itself.
 _NOT_HEARD: Final = "NodeStatus"
 _MADE_UNSCHEDULABLE: Final = b"f:unschedulable"
+# How the actuator signs its changes, and where it says which command they are of (actuators/kubernetes.py).
+_US: Final = "faultlens"
+_COMMAND: Final = "faultlens.io/command"
 _WORD: Final = re.compile(r"[A-Za-z]+\d+[A-Za-z0-9]*")
 
 
@@ -129,6 +132,9 @@ class NodeTeller:
             action="cordon" if self._seen.cordoned else "uncordon",
             actor=(by.manager if by is not None else "") or "kubernetes",
             planned=False,
+            command_id=(node.metadata.annotations or {}).get(_COMMAND)
+            if by is not None and by.manager == _US
+            else None,
         )
         return self._say(data, at_ms, action, at_ms)
 

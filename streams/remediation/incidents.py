@@ -340,11 +340,11 @@ def _costs(desk: Desk, incident: IncidentCard, verdict: JobVerdict, attempt: str
     if established:
         incident = replace(incident, harmed=_with(incident.harmed, attempt))
     card = desk.node(verdict.node)
-    if not established or not incident.node or not card.traits or _does_something(desk, incident):
+    if not established or not incident.node or not card.traits or card.taken or incident.repaired_by is not None:
         keep(desk, incident)
         return
     routed = advance(desk, _routed(desk, incident, card) or incident)
-    if not _does_something(desk, routed):
+    if routed.stage != "closed" and not _takes(desk, routed):
         _speaks(desk, card, replace(_said(verdict, attempt), severity=min(100, routed.severity + 1)))
 
 
@@ -352,10 +352,9 @@ def _with(known: tuple[str, ...], attempt: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, attempt)))[:JOBS_MAX]
 
 
-def _does_something(desk: Desk, incident: IncidentCard) -> bool:
-    """Return whether a step of the incident keeps work away from its node, or has."""
-    ladder = desk.policy.ladders.get(incident.ladder, ())
-    return incident.stage == "closed" or any(rung.action in TAKING for rung in ladder)
+def _takes(desk: Desk, incident: IncidentCard) -> bool:
+    """Return whether a step on the incident's way keeps work away from its node."""
+    return any(rung.action in TAKING for rung in desk.policy.ladders.get(incident.ladder, ()))
 
 
 def _speaks(desk: Desk, card: NodeCard, trait: Trait) -> None:

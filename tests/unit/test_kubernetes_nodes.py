@@ -71,6 +71,18 @@ def test_a_node_with_an_agent_or_without_a_kubelet_is_not_reported_by_the_bridge
     assert [report["node"] for report in lab.of("node.health")] == ["gpu-2"]
 
 
+def test_a_cordon_of_ours_is_told_with_the_command_that_it_was_for() -> None:
+    lab = Lab()
+    lab.sees("Node", node())
+    cordoned = node(cordoned=True)
+    cordoned["metadata"] |= {
+        "annotations": {"faultlens.io/command": "c-1"},
+        "managedFields": [{"manager": "faultlens", "time": at(20), "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}],
+    }
+    lab.sees("Node", cordoned, 25)
+    assert [act["command_id"] for act in lab.of("node.action")] == ["c-1"]
+
+
 def test_a_cordon_is_told_with_who_did_it_and_when_and_a_deleted_node_is_removed() -> None:
     lab = Lab()
     lab.sees("Node", node())

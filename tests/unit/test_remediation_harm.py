@@ -85,6 +85,13 @@ def test_a_silent_node_is_held_when_no_work_on_it_shows_that_it_lives(jobs: tupl
     assert cluster.tell(facts(jobs=jobs), minute=31).done == done
 
 
+def test_a_silent_node_and_an_nvlink_error_that_cost_a_job_are_not_waited_for() -> None:
+    silent = trouble("kernel:silent", "host.lost.silent", 55)
+    for cluster in (Cluster().tell(facts(jobs=("j/2",))).tell(silent), Cluster().tell(nvlink(0))):
+        assert cluster.done == []
+        assert cluster.tell(blamed(), minute=5).done == BLOCKED
+
+
 def test_a_verdict_takes_over_an_incident_in_which_nothing_is_done() -> None:
     cluster = Cluster().tell(wearing(0)).tell(verdict(rule="black_hole_node"), minute=30)
     assert cluster.done == BLOCKED

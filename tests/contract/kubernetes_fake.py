@@ -1,0 +1,127 @@
+"""A Kubernetes API server in memory: nodes, pods with disruption budgets, device taint rules, and trouble on demand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from actuators.kubernetes import NODE_LABEL, RULES
+from actuators.kubernetes_api import Answer, UnreachableError
+
+NODE = "/api/v1/nodes/node-1"
+
+
+class FakeKubernetes:
+    """Answers as the API server does for one node. `away`: so many questions get no answer; `conflicts`: are too late.
+
+    `kept`: pods whose budget forbids an eviction for so many questions yet; `stubborn`: how often the server says that
+    a device's evictions are in progress. `dies_after`: the asking process is killed after so many changes.
+    """
+
+    def __init__(self, *, rules: bool = True, pods: Mapping[str, dict[str, Any]] | None = None) -> None:
+        self.node: dict[str, Any] = {
+            "metadata": {"name": "node-1", "resourceVersion": "1", "annotations": {}},
+            "spec": {},
+            "status": {"nodeInfo": {"bootID": "boot-1"}, "conditions": []},
+        }
+        self.pods = {name: _pod(name, **more) for name, more in (pods or {}).items()}
+        self.rules: dict[str, dict[str, Any]] = {}
+        self.events: dict[str, dict[str, Any]] = {}
+        self.has_rules = rules
+        self.kept: dict[str, int] = {}
+        self.away = self.conflicts = self.stubborn = 0
+        self.dies_after: int | None = None
+        self.changes: list[tuple[str, str]] = []
+
+    def __call__(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, kind: str = "application/json"
+    ) -> Answer:
+        if self.away:
+            self.away -= 1
+            raise UnreachableError("connection refused")
+        parts = urlsplit(path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        answer = self._answered(method, parts.path, dict(body or {}), query)
+        if method != "GET" and answer.is_good:
+            self._changed(method, parts.path)
+        return answer
+
+    def _changed(self, method: str, path: str) -> None:
+        self.changes.append((method, path))
+        if self.dies_after is not None:
+            self.dies_after -= 1
+            if self.dies_after < 0:
+                raise KeyboardInterrupt
+
+    def _answered(self, method: str, path: str, body: dict[str, Any], query: dict[str, str]) -> Answer:
+        if path.startswith(RULES):
+            return self._of_rules(method, path.removeprefix(RULES).strip("/"), body, query)
+        if path.startswith(NODE):
+            return self._of_node(method, body)
+        if path.endswith("/events"):
+            return _made(self.events, body)
+        if path.endswith("/eviction"):
+            return self._evict(body)
+        if path == "/api/v1/pods":
+            return Answer(200, {"items": copy.deepcopy(list(self.pods.values()))})
+        return Answer(404, {"message": f"{path} not found"})
+
+    def _of_node(self, method: str, body: dict[str, Any]) -> Answer:
+        if "status" in body:
+            self.node["status"]["conditions"] = body["status"]["conditions"]
+        elif method == "PATCH":
+            metadata = body["metadata"]
+            if self.conflicts or metadata["resourceVersion"] != self.node["metadata"]["resourceVersion"]:
+                self.conflicts = max(0, self.conflicts - 1)
+                return Answer(409, {"message": "the object has been modified"})
+            self.node["metadata"]["annotations"] |= metadata.get("annotations", {})
+            self.node["spec"] = {k: v for k, v in (self.node["spec"] | body["spec"]).items() if v is not None}
+            self.node["metadata"]["resourceVersion"] += "1"
+        return Answer(200, copy.deepcopy(self.node))
+
+    def _evict(self, body: dict[str, Any]) -> Answer:
+        name, uid = body["metadata"]["name"], body["deleteOptions"]["preconditions"]["uid"]
+        if name not in self.pods:
+            return Answer(404, {})
+        if self.pods[name]["metadata"]["uid"] != uid:
+            return Answer(409, {"message": "the UID in the precondition does not match"})
+        if self.kept.get(name, 0):
+            self.kept[name] -= 1
+            return Answer(429, {"message": "Cannot evict pod as it would violate the pod's disruption budget."})
+        del self.pods[name]
+        return Answer(201, {})
+
+    def _of_rules(self, method: str, name: str, body: dict[str, Any], query: dict[str, str]) -> Answer:
+        if not self.has_rules:
+            return Answer(404, {"message": "the server could not find the requested resource"})
+        if method == "POST":
+            body["metadata"]["resourceVersion"] = "1"
+            return _made(self.rules, body)
+        if not name:
+            node = query.get("labelSelector", "").partition("=")[2]
+            chosen = [r for r in self.rules.values() if node in ("", r["metadata"]["labels"][NODE_LABEL])]
+            return Answer(200, {"items": copy.deepcopy(chosen)})
+        return self._of_rule(method, name, body) if name in self.rules else Answer(404, {})
+
+    def _of_rule(self, method: str, name: str, body: dict[str, Any]) -> Answer:
+        if method == "DELETE":
+            return Answer(200, self.rules.pop(name))
+        if method == "PATCH":
+            self.rules[name]["spec"] |= body["spec"]
+        self.stubborn = max(0, self.stubborn - 1)
+        going_on = {"type": "EvictionInProgress", "status": "True" if self.stubborn else "False"}
+        return Answer(200, copy.deepcopy(self.rules[name]) | {"status": {"conditions": [going_on]}})
+
+
+def _made(there: dict[str, dict[str, Any]], body: dict[str, Any]) -> Answer:
+    name = body["metadata"]["name"]
+    if name in there:
+        return Answer(409, {"message": "already exists"})
+    there[name] = body
+    return Answer(201, body)
+
+
+def _pod(name: str, *, phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "ml", "uid": f"uid-{name}"} | metadata, "status": {"phase": phase}}
