@@ -23,7 +23,7 @@ def trouble(
         fault, "agent/n1", "n1", kind, code, at_ms, at_ms, "hardware", cause, role, severity, "so", False,
         hint="reset_device",
     )  # fmt: skip
-    return Condition("n1", "c1", phase, fault, seen, at_ms)
+    return Condition("n1", "c1", phase, fault, seen, at_ms)  # type: ignore[arg-type]
 
 
 def flap(minute: float, phase: str = "opened") -> Condition:
