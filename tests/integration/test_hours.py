@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from faultlens.clock import HOUR_MS, MINUTE_MS, parse_moment
 from faultlens.store import Store, open_store
-from sinks.hours import LEDGER, AddingUp, add_up
+from sinks.hours import LEDGER, AddingUp, add_up, at_once
 from sinks.migrate import load_migrations, migrate, statements
 from sinks.runs import RUNS_TABLE
 from sinks.tables import TABLES, GpuTime
@@ -103,6 +103,11 @@ def test_beside_a_stream_it_rests_between(store: Store) -> None:
         whole.insert(RUNS_TABLE, (), [])
         assert amounts(store) == expected
         now[0] += 20.0
+
+
+def test_hours_are_added_up_in_groups_that_fit_into_memory() -> None:
+    assert list(at_once([(1, 4), (2, 4), (3, 4), (4, 30), (5, 1)], 10)) == [[1, 2], [3], [4], [5]]
+    assert list(at_once([])) == []
 
 
 Written = st.tuples(
