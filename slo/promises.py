@@ -66,17 +66,19 @@ class Answers:
         first: tuple[View, Sequence[Interval]] | None = None,
     ) -> None:
         """`first`: a view whose rows are wanted too, over these times in this order."""
-        by_view: dict[View, dict[Interval, int]] = {}
-        if first is not None:
-            by_view[first[0]] = {window: index for index, window in enumerate(first[1])}
+        by_view: dict[View, dict[Interval, None]] = {}
         for (objective, view), windows in wanted.items():
             known = by_view.setdefault(view, {})
             for window in windows:
-                for asked in (window, *_excluded(objective, window).values()):
-                    known.setdefault(asked, len(known))
-        self._windows = by_view
-        self.rows = {view: recompute.rows(reader, view, [*known], within_ms) for view, known in by_view.items()}
-        self._measured = {view: _measured(self.rows[view], len(known)) for view, known in by_view.items()}
+                known.update(dict.fromkeys((window, *_excluded(objective, window).values())))
+        # What is wanted first keeps its order, and its place if it is there twice.
+        asked = {view: [*known] for view, known in by_view.items()}
+        if first is not None:
+            view, times = first
+            asked[view] = [*times, *(window for window in by_view.get(view, {}) if window not in times)]
+        self._windows = {v: {w: i for i, w in reversed([*enumerate(windows)])} for v, windows in asked.items()}
+        self.rows = {view: recompute.rows(reader, view, windows, within_ms) for view, windows in asked.items()}
+        self._measured = {view: _measured(self.rows[view], len(windows)) for view, windows in asked.items()}
 
     def measure(self, promise: Promise, window: Interval) -> Measure | None:
         """Return the measure over one of the times that were asked for; None: only the processors can count it."""

@@ -171,7 +171,8 @@ def weeks_table(data: ReportData) -> Table | None:
     """The periods before this one and itself, a line each; None where nothing is known of any before."""
     if len(data.weeks) < 2:
         return None
-    names = [line for line in data.objectives if line.source == "recomputed" and line.name in data.weeks[-1].attained]
+    told = data.weeks[-1].attained.keys() - {"goodput"}  # it has a column of its own
+    names = [line for line in data.objectives if line.source == "recomputed" and line.name in told]
     rows = [_week_row(week, names) for week in data.weeks]
     heads = ("From", "Attempts", *CAUSE_CLASSES, "Goodput", "GPU-hours lost", *(line.title for line in names))
     return Table("Week by week", heads, rows, frozenset(range(1, len(heads))))

@@ -183,6 +183,7 @@ def test_every_second_of_the_week_is_where_it_was_reckoned_to_be(asked: Any) -> 
     seconds = {name: amount / SECOND_MS / GPUS for name, amount in report["totals"]["gpu_ms"].items()}
     assert seconds == {"startup": 5_100, "productive": 47_100, "lost_work": 12_600}
     assert report["totals"]["attempts"] == 12
+    assert [(week["from"][:10], week["totals"]["attempts"]) for week in report["weeks"]] == [("2026-11-23", 12)]
     assert report["totals"]["failures"] == {"hardware": 1, "platform": 1, "user": 2}
     lost = {cause["code"]: cause["gpu_ms"] / SECOND_MS / GPUS for cause in report["causes"] if cause["failures"]}
     assert lost == {"gpu.off_bus": 3_600, "platform.storage.mount": 3_600, "app.exception": 1_800 + 3_600}

@@ -90,6 +90,18 @@ def test_the_week_before_is_there_to_compare_with(week: Any) -> None:
     assert week["before"]["attempts"] == 1
 
 
+def test_each_week_stands_in_its_own_line(week: Any) -> None:
+    lines = [(entry["from"][:10], entry["totals"]["attempts"], entry["totals"]["failures"]) for entry in week["weeks"]]
+    assert lines == [
+        ("2026-11-09", 1, {"driver": 1}),
+        ("2026-11-16", 10, {"hardware": 3, "platform": 1, "user": 1, "driver": 1}),
+    ]
+    newest = {name: attained for name, attained in week["weeks"][-1]["attained"].items() if attained is not None}
+    assert newest == {name: line(week, name)["attained"] for name in newest}
+    before = week["weeks"][0]["attained"]
+    assert {name: before[name] for name in newest} == {name: line(week, name)["before"] for name in newest}
+
+
 def test_the_worst_nodes_come_with_devices_cost_and_outages(week: Any) -> None:
     first, second = week["nodes"]
     assert (first["node"], first["failures"], first["devices"], first["gpu_ms"]) == ("n1", 2, {"3": 2}, 4 * HOUR_MS)
