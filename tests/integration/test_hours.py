@@ -10,10 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from faultlens.clock import HOUR_MS, MINUTE_MS, parse_moment
-from faultlens.store import Store, open_store
+from faultlens.store import Store, StoreBusyError, open_store
+from sinks.delivery import Delivery, Load
 from sinks.hours import LEDGER, AddingUp, add_up, at_once
+from sinks.log import Taken
 from sinks.migrate import load_migrations, migrate, statements
-from sinks.runs import RUNS_TABLE
+from sinks.runs import RUNS_TABLE, Run
 from sinks.tables import TABLES, GpuTime
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
@@ -39,6 +41,25 @@ def store(opened: Store) -> Store:
     for table in (LEDGER, "gpu_hours", "gpu_hours_due"):
         opened.command(f"TRUNCATE TABLE {table}")
     return opened
+
+
+class Nobody:
+    """Nothing is sent and nothing happens to deliveries."""
+
+    def send(self, letters: object) -> None:
+        raise AssertionError(letters)
+
+    def retrying(self, error: StoreBusyError, attempt: int, wait_s: float) -> None:
+        raise error
+
+    def recovered(self, attempts: int) -> None:
+        raise AssertionError(attempts)
+
+    def refused(self, topic: str, error: str) -> None:
+        raise AssertionError(error)
+
+    def close(self) -> None:
+        pass
 
 
 def record(revision: int, start_min: int, stop_min: int, category: str, *, job: str = "j", gpus: int = 8) -> GpuTime:
@@ -103,6 +124,25 @@ def test_beside_a_stream_it_rests_between(store: Store) -> None:
         whole.insert(RUNS_TABLE, (), [])
         assert amounts(store) == expected
         now[0] += 20.0
+
+
+def test_what_the_sink_delivers_is_added_up_after_it(store: Store) -> None:
+    class Kept(AddingUp):
+        def close(self) -> None:
+            self.settle()
+
+    delivery = Delivery(
+        lambda: Kept(store, clock_s=lambda: 0.0), Nobody(), Nobody(), pause=lambda _: True, dice=lambda: 0.5
+    )
+    delivery.open()
+    for offset, told in enumerate((record(1, 0, 60, "productive"), record(2, 30, 60, "lost_work"))):
+        taken, run = Taken("goodput", 0, offset, MON, b""), Run(("goodput", 0), 1, offset, offset + 1, 0.0, MON, MON)
+        load = Load(runs=[run])
+        load.batch.put(told, (taken, run))
+        delivery.deliver(load)
+    assert amounts(store) == {"productive": 60}
+    delivery.close()
+    assert amounts(store) == {"productive": 30, "lost_work": 30}
 
 
 def test_hours_are_added_up_in_groups_that_fit_into_memory() -> None:
