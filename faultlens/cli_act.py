@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal, Protocol, get_args
+from typing import Annotated, Any, Final, Literal, Protocol, get_args
 
 import structlog
 import typer
@@ -19,7 +19,7 @@ from actuators.dry_run import DryRun
 from actuators.ledger import Ledger
 from actuators.node import Node, Programs
 from actuators.slurm import Slurm
-from actuators.webhook import Webhook
+from actuators.webhook import Bundle, Webhook
 from actuators.worker import Duty
 from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
@@ -30,11 +30,14 @@ from faultlens.events import Action, RemediationCommand
 from faultlens.kafka import load_connection
 from faultlens.logs import LogFormat, configure
 from faultlens.settings import data_directory
+from faultlens.store import open_store
+from slo.evidence import bundle
 from slo.wording import printable
 
 # A drain may take an hour: others must not wait behind it.
 AT_ONCE: Final = 32
 _POLL_S: Final = 1.0
+_STORE_PATIENCE_S: Final = 30.0
 ACTIONS: Final = frozenset(get_args(Action))
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Carry remediation commands out.")
@@ -177,29 +180,50 @@ def webhook(  # noqa: PLR0913 - as above
 
 
 @app.command()
-def ticket(
+def ticket(  # noqa: PLR0913 - as above
     *,
     cluster: ClusterOption,
     url: Annotated[str, typer.Option(metavar="URL", help="The ticket system's address for new tickets.")],
     secret_file: Annotated[Path, typer.Option(metavar="FILE", help="Its first line signs each call.")],
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="DSN", help="Send what is known of the incident there as well.")
+    ] = None,
     commands: CommandsOption = None,
     brokers: Brokers = None,
     out: Out = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Open tickets by a signed call, with what is known of the incident."""
+    """Open tickets by a signed call; with a store, with the driver's own lines, verdicts, and what was tried."""
     place = _Place("ticket", cluster, commands, brokers, out, ledger)
-    _serve(_posting(url, secret_file, frozenset({"open_ticket"})), place, "auto")
+    wanted: frozenset[Action] = frozenset({"open_ticket"})
+    _serve(_posting(url, secret_file, wanted, beside=_evidence(store)), place, "auto")
 
 
-def _posting(url: str, secret_file: Path, actions: frozenset[Action]) -> Webhook:
+def _evidence(dsn: str | None) -> Bundle:
+    """Return what is sent beside a command: what the store knows of its incident."""
+
+    def known(command: RemediationCommand) -> dict[str, Any]:
+        if dsn is None:
+            return {}
+        try:
+            with open_store(dsn, patience_s=_STORE_PATIENCE_S) as opened:
+                return {"evidence": bundle(opened, command.reason.incident_id)}
+        except WorldError as error:  # a ticket with less in it is better than none
+            return {"evidence": {"known": False, "incident_id": command.reason.incident_id, "why": str(error)}}
+
+    return known
+
+
+def _posting(
+    url: str, secret_file: Path, actions: frozenset[Action], *, beside: Bundle = lambda _command: {}
+) -> Webhook:
     try:
         secret = secret_file.read_bytes().partition(b"\n")[0].strip()
     except OSError as error:
         raise ConfigurationError(f"--secret-file: {secret_file} cannot be read: {error.strerror}") from None
     if not secret:
         raise ConfigurationError(f"--secret-file: {secret_file} is empty: its first line is the secret")
-    return Webhook(url, secret, actions=actions, sleep=time.sleep, now_s=lambda: wall_ms() // SECOND_MS)
+    return Webhook(url, secret, actions=actions, sleep=time.sleep, now_s=lambda: wall_ms() // SECOND_MS, bundle=beside)
 
 
 # --- running one -----------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from faultlens.cli import app
+from faultlens.store import open_store
+from slo.evidence import bundle
 
 pytestmark = pytest.mark.store
 ONE_FAULT = Path(__file__).parents[2] / "examples" / "one-fault.jsonl"
@@ -39,6 +41,18 @@ def test_a_command_is_told_with_policy_incident_faults_and_end(replayed: Path) -
     assert "decided over a recording" in told.output
     plain = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).output)
     assert plain["incident"]["incident_id"] == first["reason"]["incident_id"]  # type: ignore[index]
+
+
+def test_a_ticket_has_the_drivers_own_lines_the_device_the_verdicts_and_what_was_tried(replayed: Path) -> None:
+    incident: str = commands(replayed)[0]["reason"]["incident_id"]  # type: ignore[index]
+    with open_store(f"chdb://{replayed / 'store'}") as store:
+        told, unknown = bundle(store, incident), bundle(store, "nothing")
+    (fault,) = told["faults"]
+    assert "GPU has fallen off the bus" in fault["message"]
+    assert json.loads(fault["device"])["index"] == 5
+    assert [(v["job"], v["class"], v["code"]) for v in told["verdicts"]] == [("llm-7/1", "hardware", "gpu.off_bus")]
+    assert [step["state"] for step in told["steps"]] == ["expired"] * len(told["steps"])
+    assert (told["known"], unknown["known"]) == (True, False)
 
 
 def test_an_unknown_command_is_said_to_be_unknown(replayed: Path) -> None:
