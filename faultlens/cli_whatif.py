@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,10 @@ from faultlens.cli_options import JsonOption, ObjectivesOption
 from faultlens.clock import parse_moment
 from faultlens.errors import UsageError
 from faultlens.local_policy import decided_by
-from faultlens.local_roles import load_roles
+from faultlens.local_roles import load_roles, under
 from faultlens.local_whatif import Outcome, as_plain, outcome
 from slo.wording import printable
+from streams.remediation import Policy
 
 
 def whatif(
@@ -22,7 +24,12 @@ def whatif(
         list[str], typer.Argument(metavar="FILE…", help="Recorded events, one a line; plain, gzip or zstd.")
     ],
     *,
-    policy: Annotated[Path, typer.Option(metavar="FILE", help="The policy that is thought of.")],
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The policy that is thought of; without it the present one.")
+    ] = None,
+    promote: Annotated[
+        list[str] | None, typer.Option(metavar="ROUTE", help="With this shadow route of it live; may be repeated.")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The present one; without it what the settings say.")
     ] = None,
@@ -42,12 +49,27 @@ def whatif(
         until_ms = None if until is None else parse_moment(until)
     except ValueError as error:
         raise UsageError(f"--until: {error}") from None
-    found = []
-    for path in (against, policy):
-        roles, name = load_roles(objectives=objectives, policy=path), decided_by(path).version
-        found.append(outcome(files, roles, policy=name, until_ms=until_ms))
-    present, other = found
+    if policy is None and not promote:
+        raise UsageError("what if what? Give --policy FILE, or --promote ROUTE")
+    present = outcome(
+        files,
+        load_roles(objectives=objectives, policy=against),
+        policy=decided_by(against).version,
+        until_ms=until_ms,
+    )
+    wanted = _promoted(decided_by(policy or against), promote or ())
+    roles = under(load_roles(objectives=objectives, policy=policy or against), wanted)
+    other = outcome(files, roles, policy=wanted.version, until_ms=until_ms)
     typer.echo(json.dumps(as_plain(present, other), indent=2) if as_json else _text(present, other))
+
+
+def _promoted(policy: Policy, names: Sequence[str]) -> Policy:
+    """Return the policy with these shadow routes live. UsageError: it has no such route in shadow."""
+    shadows = [route.name for route in policy.routes if route.mode == "shadow"]
+    for name in names:
+        if name not in shadows:
+            raise UsageError(f"--promote: no route {name!r} is in shadow; those are: {', '.join(shadows) or 'none'}")
+    return policy.with_live(names)
 
 
 def _text(present: Outcome, other: Outcome) -> str:

@@ -21,7 +21,7 @@ from streams.job_lifecycle import JobLifecycleProcessor, StartLimits
 from streams.node_health import NodeHealthProcessor
 from streams.objectives import ObjectivesProcessor
 from streams.processor import Processor
-from streams.remediation import RemediationProcessor
+from streams.remediation import Policy, RemediationProcessor
 from streams.runtime.records import Role
 
 
@@ -102,6 +102,13 @@ _MAKERS: Final[dict[str, Callable[[_Data, Cadence], Processor]]] = {
     ObjectivesProcessor.name: _objectives,
     RemediationProcessor.name: _remediation,
 }
+
+
+def under(roles: Sequence[Role], policy: Policy) -> list[Role]:
+    """Return the roles with remediation deciding by this policy, over a recording."""
+    name = RemediationProcessor.name
+    deciding = Role(RemediationProcessor(policy, replayed=True), READS[name], wide=True)
+    return [deciding if role.name == name else role for role in roles]
 
 
 def load_roles(

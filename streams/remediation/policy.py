@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from faultlens.events import Action
 
@@ -210,6 +211,11 @@ class Policy(Struct, frozen=True):
     def named(self, name: str) -> Route | None:
         """Return the route of this name; None: the policy has none any more."""
         return next((route for route in self.routes if route.name == name), None)
+
+    def with_live(self, names: Sequence[str]) -> Policy:
+        """Return the policy with these routes live, and named after them."""
+        routes = tuple(replace(route, mode="live") if route.name in names else route for route in self.routes)
+        return replace(self, routes=routes, version="+".join((self.version, *names))) if names else self
 
     def tolerance_ms(self, route: Route, trouble: Trouble) -> int:
         """Return how long the trouble may last before work is taken away from where it is."""

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from faultlens.cli import app
 from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, parse_moment
+from faultlens.errors import UsageError
 from faultlens.truth import Breakage, Truth
 from slo.remedies import Episode, Isolation, Said, as_text, remedies
 
@@ -107,3 +108,18 @@ def test_two_policies_are_compared_over_what_was_recorded(tmp_path: Path) -> Non
     assert answer["other"]["commands"] == {}
     assert answer["other"]["shadow"] == {"trial": 2}
     assert answer["difference"]["isolations"] == -1
+
+
+def test_a_shadow_route_is_compared_with_what_it_would_do_live(tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "version: trial\nroutes:\n  - {name: trial, match: {faults: ['xid:79']}, ladder: person, mode: shadow}\n",
+        "utf-8",
+    )
+    asked = ["whatif", str(ONE_FAULT), "--against", str(site), "--json", "--promote"]
+    answer = json.loads(CliRunner().invoke(app, [*asked, "trial"]).output)
+    assert (answer["present"]["isolations"], answer["other"]["isolations"]) == (0, 1)
+    assert answer["other"]["policy"] == "2026-11+trial+trial"
+    unknown = CliRunner().invoke(app, [*asked, "rest"])
+    assert isinstance(unknown.exception, UsageError)
+    assert "those are: trial" in str(unknown.exception)
