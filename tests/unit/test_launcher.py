@@ -361,7 +361,8 @@ def test_what_does_not_exist_ends_as_in_a_shell() -> None:
 def test_signals_reach_the_command_and_its_end_is_a_cancellation(tmp_path: Path) -> None:
     pipe, out = tmp_path / "pipe", tmp_path / "events.jsonl"
     os.mkfifo(pipe)
-    script = f"trap 'exit 3' TERM; : > {pipe}; while :; do read x < {pipe}; done"
+    # Not one long wait: a signal that comes just before a shell begins to wait is only seen after it.
+    script = f"trap 'exit 3' TERM; : > {pipe}; while :; do sleep 0.1; done"
     with subprocess.Popen(command("--out", str(out), "--", "sh", "-c", script)) as process:
         pipe.read_text()  # returns once the script has set its trap
         process.send_signal(signal.SIGTERM)
