@@ -19,6 +19,9 @@ from producers.launcher.identity import Identity
 _FROM_TRAINING: Final = {
     name: kind for name, kind in TYPES.items() if kind.data in (JobProgress, JobCheckpoint, JobResized)
 }
+# Linux' own limit (PATH_MAX). What a job prints is anybody's text: more of it, or a NUL, would keep the next attempt
+# from being started.
+_PATH_CHARS: Final = 4_096
 
 
 class _Place(Struct, frozen=True, rename={"path": CHECKPOINT_PATH}):
@@ -78,7 +81,8 @@ class Hearing:
     def event(self, event: Event, path: str | None = None) -> None:
         """Take a step or a checkpoint."""
         if isinstance(event.data, JobCheckpoint) and event.data.ok:
-            self.saved = Saved(event.data.step, path)
+            is_path = path is not None and "\0" not in path and len(path) <= _PATH_CHARS
+            self.saved = Saved(event.data.step, path if is_path else None)
         self.progress_ms = max(self.progress_ms or 0, event.time_ms)
         self._told(event)
 

@@ -269,6 +269,20 @@ def test_the_next_attempt_learns_where_the_last_checkpoint_lies() -> None:
     assert (first.step, first.duration_s, first.ok, first.blocking) == (500, 12.5, True, True)
 
 
+@pytest.mark.parametrize("path", ["'a' + chr(0) + 'b'", "200_000 * 'x'"])
+def test_what_cannot_be_a_path_does_not_keep_the_next_attempt_from_starting(path: str) -> None:
+    code = (
+        "import os, sys\nfrom faultlens.codec import encode, event_of\nfrom faultlens.events import JobCheckpoint\n"
+        "if 'FAULTLENS_CHECKPOINT_STEP' in os.environ: exit('FAULTLENS_CHECKPOINT_PATH' in os.environ)\n"
+        "import json\nline = json.loads(encode(event_of(JobCheckpoint('j', 1, 5, 1.0, ok=True), source='s', id_='i', "
+        f"time_ms=1)))\nline['checkpointpath'] = {path}\n"
+        "with open(int(os.environ['FAULTLENS_PROGRESS'][3:]), 'w') as pipe: print(json.dumps(line), file=pipe)\nexit(1)"
+    )
+    heard = run_with(code, retries=1)
+    ends = [event.data.outcome for event in heard.events if isinstance(event.data, JobEnded)]
+    assert ends == ["failed", "succeeded"]
+
+
 def workers(*rounds: Sequence[str]) -> str:
     """Return training whose workers meet so often, on these nodes."""
     return "from faultlens.progress import Progress\nwith Progress.from_environment() as p:\n" + "".join(
