@@ -10,6 +10,7 @@ import typer
 from faultlens.cli_bridge_cloud import cloud
 from faultlens.cli_bridge_kubernetes import kubernetes
 from faultlens.cli_bridge_looking import (
+    HELD,
     EveryOption,
     OnceOption,
     PrefixOption,
@@ -85,4 +86,4 @@ def _looked(bridge: SlurmBridge) -> dict[str, int]:
         polled = bridge.poll(wall_ms())
     except TableError as error:
         raise WorldError(f"Slurm's answer cannot be read: {error}") from None
-    return {"new": polled.told, "seen": polled.seen, "unreadable": polled.bad}
+    return {"new": polled.told, "seen": polled.seen, "unreadable": polled.bad, HELD: polled.held}

@@ -25,6 +25,8 @@ PrefixOption = Annotated[bool, typer.Option("--prefix", help="Names get CLUSTER:
 # Jobs end all the time: whoever is asked to look again has this much rest between two looks.
 AWAKE_S: Final = 2.0
 GLANCE_S: Final = 0.5
+HELD: Final = "held"
+HELD_S: Final = 5.0
 _log: Final = structlog.get_logger("faultlens.bridge")
 
 
@@ -39,20 +41,23 @@ def look_until_stopped(
     """Look every `every_s` until told to stop, and say what each look came to.
 
     Whoever (`whom`) does not answer (WorldError) is asked again at the next look; of a single one the error is raised.
+    A look that holds something back (`HELD`: how much) is followed by the next one within `HELD_S`.
     `wake`: a file; whoever touches it has the next look come soon (`AWAKE_S` after the last one).
     """
     stop = told_to_stop()
     while not stop.is_set():
-        touched = _touched(wake)
+        touched, rest_s = _touched(wake), every_s
         try:
-            _log.info("looked", **look())
+            found = look()
+            _log.info("looked", **found)
+            rest_s = min(every_s, HELD_S) if found.get(HELD) else every_s
         except WorldError as error:
             if once:
                 raise
             _log.warning(f"{whom} could not be asked", error=str(error))
         if once:
             break
-        _rest(stop, every_s, wake, touched)
+        _rest(stop, rest_s, wake, touched)
 
 
 def _rest(stop: Flag, every_s: float, wake: Path | None, touched: int | None) -> None:

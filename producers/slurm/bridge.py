@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from faultlens.clock import DAY_MS, SECOND_MS
 from faultlens.codec import Event, event_of, stable_id
-from faultlens.events import JobAlive
+from faultlens.events import JobAlive, JobEnded
 from producers.slurm.importing import Export, import_slurm
 from producers.slurm.job_events import SOURCE, Names
 
@@ -21,6 +21,10 @@ FORGOTTEN_AFTER_MS: Final = 14 * DAY_MS
 # What is still seen is written down again once a day, and not at every look.
 REMEMBERED_AGAIN_MS: Final = DAY_MS
 ALIVE_EVERY_S: Final = 60.0
+# Accounting hears that a job's node failed before it hears what became of the node, and what is said of such an end
+# rests on both: it is told when it has been seen for so long.
+SETTLE_MS: Final = 15 * SECOND_MS
+_NODE_FAILED: Final = "NODE_FAIL"
 
 
 class Sink(Protocol):
@@ -38,11 +42,15 @@ class Memory(Protocol):
 
 
 class Polled(NamedTuple):
-    """What one look came to: events that were new, events in all, lines that could not be read."""
+    """What one look came to: events that were new, events in all, lines that could not be read.
+
+    `held`: ends that are kept back until more is known of their nodes.
+    """
 
     told: int
     seen: int
     bad: int
+    held: int = 0
 
 
 class SlurmBridge:
@@ -72,6 +80,7 @@ class SlurmBridge:
         self._alive_s = max(ALIVE_EVERY_S, every_s)
         self._alive_ms = 0
         self._zone = zone
+        self._first_seen: dict[tuple[str, str], int] = {}
 
     def poll(self, now_ms: int) -> Polled:
         """Look once. WorldError: Slurm does not answer; then nothing was told, and the next look tells it."""
@@ -79,7 +88,10 @@ class SlurmBridge:
         imported = import_slurm(self._ask(since), self._names, zone=self._zone)
         by_name = {(event.source, event.id): event for event in imported.events}
         known = self._memory.known(list(by_name))
-        new = [name for name in by_name if name not in known]
+        unknown = [name for name in by_name if name not in known]
+        held = {name for name in unknown if self._may_change(name, by_name[name], now_ms)}
+        self._first_seen = {name: self._first_seen.get(name, now_ms) for name in held}
+        new = [name for name in unknown if name not in held]
         for name in new:
             # It arrives now, whatever a recording of it would say.
             self._sink.put(replace(by_name[name], recorded_ms=None))
@@ -90,7 +102,17 @@ class SlurmBridge:
             self._alive_ms = now_ms
             for job_id, attempt in imported.running:
                 self._sink.put(self._alive(job_id, attempt, now_ms))
-        return Polled(len(new), len(by_name), sum(len(lines) for lines in imported.bad.values()))
+        return Polled(len(new), len(by_name), sum(len(lines) for lines in imported.bad.values()), len(held))
+
+    def _may_change(self, name: tuple[str, str], event: Event, now_ms: int) -> bool:
+        """Return whether a node's failure ended this so lately that the next look may know more of it.
+
+        By our own clock since it was seen, so that a controller whose clock is ahead holds nothing up for long.
+        """
+        if not isinstance(event.data, JobEnded) or event.data.reason != _NODE_FAILED:
+            return False
+        seen_ms = self._first_seen.get(name, now_ms)
+        return now_ms - event.time_ms < SETTLE_MS and now_ms - seen_ms < SETTLE_MS
 
     def _alive(self, job_id: str, attempt: int, at_ms: int) -> Event:
         """Return a sign of life, by the controller's word."""

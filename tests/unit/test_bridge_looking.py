@@ -11,7 +11,7 @@ from time import monotonic
 
 import pytest
 
-from faultlens.cli_bridge_looking import AWAKE_S, look_until_stopped
+from faultlens.cli_bridge_looking import AWAKE_S, HELD, look_until_stopped
 from faultlens.errors import WorldError
 
 
@@ -70,6 +70,19 @@ def test_the_hook_never_fails_a_job_and_says_nothing(place: str, tmp_path: Path)
 def test_the_hook_does_not_wait_for_whoever_put_a_pipe_in_its_place(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "wake")
     assert hook(tmp_path / "wake").returncode == 0
+
+
+def test_what_is_held_back_is_looked_at_again_soon() -> None:
+    looks: list[float] = []
+
+    def look() -> dict[str, int]:
+        looks.append(monotonic())
+        if len(looks) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {HELD: 1}
+
+    look_until_stopped(look, whom="it", every_s=3_600.0, once=False)
+    assert looks[1] - looks[0] < 60
 
 
 def test_of_a_single_look_the_error_is_raised_and_no_other_follows() -> None:

@@ -9,11 +9,12 @@ import pytest
 from faultlens.clock import DAY_MS
 from faultlens.codec import Event
 from faultlens.errors import WorldError
-from faultlens.events import JobAlive
+from faultlens.events import JobAlive, JobEnded
 from producers.delivery.remembered import Remembered
 from producers.slurm.bridge import FORGOTTEN_AFTER_MS, SlurmBridge
 from producers.slurm.importing import Export, import_slurm
 from producers.slurm.job_events import Names
+from tests.unit.slurm_exports import EVENTS_HEADER, HEADER, T0, outage, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "slurm"
 NAMES = Names("lab")
@@ -38,6 +39,31 @@ class Kept:
 @pytest.fixture
 def memory(tmp_path: Path) -> Remembered:
     return Remembered(tmp_path / "bridge" / "told")
+
+
+def test_the_end_of_a_job_whose_node_failed_is_told_when_it_is_known_what_became_of_the_node(
+    memory: Remembered,
+) -> None:
+    rows = [HEADER, run("7", "NODE_FAIL", (0, 10, 50))]
+    first, later = (
+        Export(rows, [EVENTS_HEADER]),
+        Export(rows, [EVENTS_HEADER, outage("node1", (50, None), "DOWN", "gone")]),
+    )
+    exports, kept = [first, first, later, later], Kept()
+    bridge = SlurmBridge(lambda since: exports.pop(0), NAMES, kept, memory)
+    end_ms = (T0 + 50) * 1_000
+    held = [bridge.poll(end_ms + after_s * 1_000).held for after_s in (1, 6, 20, 50)]
+    [end] = [event.data for event in kept.events if isinstance(event.data, JobEnded)]
+    assert held == [1, 1, 0, 0]
+    assert (end.reason, end.message) == ("NODE_FAIL", "node1 DOWN: gone")
+
+
+def test_a_controller_whose_clock_is_ahead_holds_no_end_up_for_long(memory: Remembered) -> None:
+    kept = Kept()
+    rows = Export([HEADER, run("7", "NODE_FAIL", (0, 10, 50))], [EVENTS_HEADER])
+    bridge = SlurmBridge(lambda since: rows, NAMES, kept, memory)
+    long_before_ms = (T0 + 50) * 1_000 - DAY_MS
+    assert [bridge.poll(long_before_ms + after_s * 1_000).held for after_s in (0, 10, 15)] == [1, 1, 0]
 
 
 def test_what_grows_between_two_looks_is_told_once_and_all_of_it(memory: Remembered) -> None:
