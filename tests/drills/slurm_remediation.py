@@ -3,8 +3,8 @@
     make drill-slurm-remediation        # as root; needs a lab that brings Slurm up (LAB_SLURM) and Java for Kafka
 
 Bridge, workers and actuators run live; what carries commands out on Slurm is killed in the middle and started anew. The
-second node was drained by a person before. What was told is kept (tests/data/drills), and replayed by
-tests/acceptance/test_drills.py.
+second node was drained by a person before, and the cap holds the first one up until that is back. What was told is kept
+(tests/data/drills), and replayed by tests/acceptance/test_drills.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from faultlens import topics
 from faultlens.cli_outlet import outlet
 from faultlens.clock import moment_of, wall_ms
 from faultlens.codec import Decoder
+from faultlens.events import Incident
 from tests.drills.pipeline import INPUTS, Pipeline, judged, pipeline, report, say
 from tests.drills.repairs import REPAIRED, repairs_wrong
 from tests.drills.slurm import RECORDED, Player
@@ -90,6 +91,12 @@ def breaks(line: Pipeline, node: str, folder: Path) -> None:
             out.put(event)
 
 
+def waits(line: Pipeline) -> set[str]:
+    """Return the first two words of all that incidents have waited for."""
+    told = [event.data for event in line.events(topics.INCIDENTS) if isinstance(event.data, Incident)]
+    return {" ".join((incident.waits_for or "").split()[:2]) for incident in told}
+
+
 def shown(lab: Lab, node: str) -> str:
     """Return how Slurm shows a node."""
     return lab.run("scontrol", "show", "node", node)
@@ -107,12 +114,17 @@ def play(line: Pipeline, player: Player, hands: Hands, folder: Path) -> None:
     sleep(15)
     breaks(line, other, folder)
     breaks(line, bad, folder)
+    # One of eleven nodes may be out, and the person's is.
+    until(line, f"{other} is the person's, and {bad} waits for it", lambda: {"kept by", "cap of"} <= waits(line))
+    lab.run("scontrol", "update", f"NodeName={other}", "State=RESUME")
     until(line, f"{bad} is drained by a command", lambda: "Reason=faultlens:" in shown(lab, bad))
     hands.kill("slurm")
     say("Slurm's actuator is killed")
     sleep(5)
     hands.start("slurm")
     until(line, f"{bad} is rebooted", (lab.state / "log" / "reboot.log").exists)
+    sleep(20)
+    lab.run("scontrol", "update", f"NodeName={other}", "State=DRAIN", "Reason=fan is swapped again")
     until(line, f"{bad} is back", lambda: _is_back(line, lab, bad))
     lab.run("scontrol", "update", f"NodeName={other}", "State=RESUME")
     lab.until(job, "COMPLETED")
