@@ -36,6 +36,7 @@ VERBS: Final[dict[str, Verb]] = {
     "import": Verb("faultlens.cli_import", "app", "Turn what Slurm or a kernel wrote down into events."),
     "replay": Verb("faultlens.cli_replay", "replay", "Say of every failed job in recorded events whose fault it was."),
     "why": Verb("faultlens.cli_answers", "why", "Tell why a job failed, with the evidence and what to do."),
+    "failures": Verb("faultlens.cli_failures", "failures", "List what failed last, whose fault it was, and where."),
     "slo": Verb("faultlens.cli_answers", "slo", "Show where the objectives stand, and what used up their budgets."),
     "report": Verb("faultlens.cli_answers", "report", "Write the report of a week or any other time."),
     "serve": Verb("faultlens.cli_serve", "serve", "Show objectives, failures, jobs and nodes on a web page."),

@@ -141,7 +141,7 @@ def why(
     Ends with 1 if the store does not know the job (or the command).
     """
     if (job is None) == (command is None):
-        raise UsageError("say which JOB, or which --command ID")
+        raise UsageError("say which JOB (`faultlens failures` lists those that failed), or which --command ID")
     with opened(store) as target:
         if job is None:
             _why_command(target, command or "", as_json=as_json)

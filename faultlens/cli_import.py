@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from faultlens.catalogue import load_catalogue
+from faultlens.catalogue.reference import known_family
 from faultlens.clock import SECOND_MS, parse_moment
 from faultlens.codec import Event, encode
 from faultlens.errors import UsageError, WorldError
@@ -133,7 +134,9 @@ def kernel_log(  # noqa: PLR0913 - one parameter for each option of the command
         raise UsageError(f"--year {year}: expected {_YEARS[0]} to {_YEARS[1]}")
     clock = LogClock(_boot_ms(boot_time, file), _zone(timezone), year)
     known = read_gpus(gpus) if gpus is not None else {}
-    scanner = Scanner(load_catalogue(), load_patterns(), clock, gpus=known, trust_user_space=trust_user_space)
+    catalogue = load_catalogue()
+    known_family(catalogue, family)
+    scanner = Scanner(catalogue, load_patterns(), clock, gpus=known, trust_user_space=trust_user_space)
     events = fault_events(scan(_lines(file), scanner), Node(node, cluster, family, pool))
     if scanner.without_zone:
         _tell(f"{scanner.without_zone} times carry no time zone and --timezone was not given: taken for UTC")

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from faultlens.catalogue import Judgement, load_catalogue
+from faultlens.catalogue.reference import known_family
 from faultlens.cli_options import JsonOption, PolicyOption
 from faultlens.errors import UsageError
 from faultlens.local_policy import decided_by
@@ -69,9 +70,18 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
     as_json: JsonOption = False,
 ) -> None:
     """Say which route a fault takes, and the steps in their order with what each waits for."""
-    case = Case(
-        fault=fault, family=family, driver=driver, component=component, pool=pool, returns=returns, job_gpus=job_gpus
-    )
+    try:
+        case = Case(
+            fault=fault,
+            family=family,
+            driver=driver,
+            component=component,
+            pool=pool,
+            returns=returns,
+            job_gpus=job_gpus,
+        )
+    except ValidationError:
+        raise UsageError(f"--fault: {fault!r} is not KIND:CODE, such as xid:79 or check:ecc/fail") from None
     decided, judged = decided_by(policy), _judged(case, catalogue or [])
     answer = _answer(decided, case, judged)
     typer.echo(json.dumps(answer, indent=2) if as_json else _text(answer))
@@ -120,6 +130,7 @@ def _judged(case: Case, catalogues: list[Path]) -> Judgement:
     kind, _, rest = case.fault.partition(":")
     code, _, sub = rest.partition("/")
     found = load_catalogue(catalogues)
+    known_family(found, case.family)
     if kind != "check":
         return found.resolve(kind, code, subcode=sub or None, family=case.family, driver=case.driver)
     status, _, special = (sub or "fail").partition("/")

@@ -65,7 +65,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`, `:PORT` or `PORT`, by default on loopback; ConfigurationError otherwise."""
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
-        raise ConfigurationError(f"--metrics: {text!r} is not HOST:PORT, such as {LOOPBACK}:9464")
+        raise ConfigurationError(f"an address to listen on: {text!r} is not HOST:PORT, such as {LOOPBACK}:9464")
     return host.strip("[]") or LOOPBACK, int(port)
 
 

@@ -51,7 +51,7 @@ def word_of(cause_class: str | None, code: str | None, *, by: str, why: str) -> 
     A code belongs to a class, but a person may charge it to another. A class alone is said by its most general code.
     """
     if code is not None and not is_known(code):
-        raise UsageError(f"--code {code}: no such cause (`faultlens catalogue` and docs/attribution.md list them)")
+        raise UsageError(f"--code {code}: no such cause (`faultlens catalogue list` and docs/attribution.md list them)")
     if cause_class is not None and cause_class not in MOST_GENERAL:
         raise UsageError(f"--class {cause_class}: expected one of {', '.join(MOST_GENERAL)}")
     if cause_class is None and code is None:

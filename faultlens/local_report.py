@@ -89,4 +89,5 @@ def _nothing(tally: Tally) -> str:
         return "Nothing new: all of it was known already; see what the store holds with `faultlens report`"
     if not tally.events:
         return "No line was an event: is this a recording of events?" if tally.dead_letters else "The input is empty"
-    return "No job failed"
+    known = tally.duplicates + tally.too_old
+    return f"No job failed in what was new ({known:,} of it were known already)" if known else "No job failed"

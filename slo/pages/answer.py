@@ -8,6 +8,7 @@ from typing import Any, Final
 from faultlens.causes import CAUSE_CLASSES, CAUSES, title_of
 from faultlens.clock import DAY_MS
 from faultlens.objectives import Objectives
+from slo.failures import ALL, EVER, newest
 from slo.labels import held_of_job
 from slo.labels_text import held_words
 from slo.pages import grids, objectives
@@ -25,8 +26,6 @@ from slo.wording import minute, printable
 
 ROWS: Final = 50
 LATELY_MS: Final = DAY_MS
-_EVER: Final = {"from": 0, "to": 7_258_118_400_000}
-_ALL: Final[dict[str, object]] = {"cluster": "", "class": "", "code": "", "node": ""}
 
 Answer = Callable[[Reader, Asked, Objectives, Extent], Page]
 
@@ -58,7 +57,7 @@ def _view(asked: Asked, known: Extent) -> View:
 def _status(reader: Reader, asked: Asked, promised: Objectives, known: Extent) -> Page:
     view = _view(asked, known)
     lately = {
-        **_ALL,
+        **ALL,
         "cluster": view.cluster,
         "from": known.to_ms - LATELY_MS,
         "to": known.to_ms + 1,
@@ -104,7 +103,7 @@ def _worst(reader: Reader, view: View, window_ms: int) -> list[tuple[str, str, i
 
 def _failures(reader: Reader, asked: Asked, promised: Objectives, known: Extent) -> Page:
     narrowed = {name: asked.word(name) for name in ("cluster", "class", "code", "node")}
-    rows = ask(reader, "page_failures", {**narrowed, **_EVER, "limit": 4 * ROWS + 1})
+    rows = newest(reader, narrowed, limit=4 * ROWS + 1)
     said = ", ".join(f"{name} {printable(value, limit=100)}" for name, value in narrowed.items() if value)
     return page(
         "failures.html.j2",
@@ -158,7 +157,7 @@ def _tails(reader: Reader, asked: Asked, story: Story) -> Sequence[Mapping[str, 
 def _node(reader: Reader, asked: Asked, promised: Objectives, known: Extent) -> Page:
     name = asked.word("name")
     described = ask(reader, "page_node", {"node": name})
-    mine = {**_ALL, **_EVER, "node": name, "limit": ROWS + 1}
+    mine = {**ALL, **EVER, "node": name, "limit": ROWS + 1}
     states = ask(reader, "page_node_states", mine)
     if not described and not states:
         return message_page(404, "No such node", f"No node is called {printable(name, limit=100)}.")

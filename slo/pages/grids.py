@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from faultlens.causes import title_of
+from slo.failures import name_of
 from slo.pages.asked import job_link, link, node_link
 from slo.wording import NOTHING, duration, minute, printable, whole_hours
 
@@ -38,7 +39,7 @@ def failures(rows: Sequence[Row], limit: int, *, caption: str = "Failures, newes
     made = [
         (
             Cell(minute(row["ended_ms"])),
-            Cell(_attempt(row), job_link(row["job_id"], row["attempt"])),
+            Cell(name_of(row), job_link(row["job_id"], row["attempt"])),
             Cell(row["class"], link("/failures", **{"class": row["class"]}), row["class"]),
             Cell(_what(row), link("/failures", code=row["code"])),
             _place(row),
@@ -47,11 +48,6 @@ def failures(rows: Sequence[Row], limit: int, *, caption: str = "Failures, newes
         for row in rows[:limit]
     ]
     return Grid(caption, heads, made, "No failure is known.", len(rows) > limit)
-
-
-def _attempt(row: Row) -> str:
-    loss = f", loss {row['loss']}" if row.get("loss") else ""
-    return f"{row['job_id']}/{row['attempt']}{loss}"
 
 
 def _what(row: Row) -> str:
@@ -72,7 +68,7 @@ def findings(rows: Sequence[Row], limit: int) -> Grid:
     made = [
         (
             Cell(minute(row["since_ms"])),
-            Cell(_attempt(row), job_link(row["job_id"], row["attempt"])),
+            Cell(name_of(row), job_link(row["job_id"], row["attempt"])),
             Cell(row["kind"].replace("_", " ")),
             Cell(row["summary"] or (title_of(row["code"]) if row["code"] else NOTHING), "", row["class"]),
             _place(row),

@@ -102,6 +102,7 @@ def test_a_bad_line_is_named_and_everything_else_is_read(run: Run, tmp_path: Pat
         (["slurm", "--sacct", str(EXAMPLE / "scontrol_show_config.txt"), "--cluster", "c"], "--parsable2"),
         (["kernel-log", "/no/such.log", "--node", "n", "--family", "H100", "--cluster", "c"], "no such file"),
         (["kernel-log", "-", "--node", "n", "--family", "H100", "--cluster", "c", "--year", "12"], "--year 12"),
+        (["kernel-log", "-", "--node", "n", "--family", "banana", "--cluster", "c"], "unknown GPU family 'banana'"),
     ],
 )
 def test_wrong_use_ends_with_2_and_says_what_to_do(run: Run, arguments: list[str], said: str) -> None:

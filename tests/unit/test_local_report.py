@@ -16,7 +16,8 @@ from faultlens.topics import JOB_EVENTS
         (Tally(dead_letters=Counter(not_json=3)), "No line was an event"),
         (Tally(by_topic=Counter({JOB_EVENTS: 4}), duplicates=4), "Nothing new"),
         (Tally(too_old=2), "Nothing new"),
-        (Tally(by_topic=Counter({JOB_EVENTS: 4}), duplicates=1), "No job failed"),
+        (Tally(by_topic=Counter({JOB_EVENTS: 4}), duplicates=1), "No job failed in what was new (1 of it"),
+        (Tally(by_topic=Counter({JOB_EVENTS: 4})), "No job failed\n"),
     ],
 )
 def test_why_there_is_no_verdict(tally: Tally, said: str) -> None:
