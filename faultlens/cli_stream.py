@@ -71,12 +71,12 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
         raise UsageError("--clock recorded goes with --no-ticks: a recording that is played brings its own")
     configure(log_format)
     forward_libraries()
+    connection = load_connection(brokers)
     if role == ALL:
         raise typer.Exit(_supervised(sys.argv[1:]))
     recorded = clock == "recorded"
     cadence = PLAYED if recorded else LIVE
     [ours] = load_roles(catalogue or (), signatures or (), objectives, cadence, policy=policy, only=role)
-    connection = load_connection(brokers)
     setup = Setup(connection, demand(connection), group, recorded, ticks, session_s)
     _run(ours, setup, metrics)
 
