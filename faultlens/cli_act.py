@@ -21,7 +21,7 @@ from actuators.node import Node, Programs
 from actuators.slurm import Slurm
 from actuators.webhook import Bundle, Webhook
 from actuators.worker import Duty
-from faultlens.cli_options import Brokers, Out
+from faultlens.cli_options import Brokers, KubeconfigOption, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import SECOND_MS, wall_ms
 from faultlens.codec import Decoder
@@ -98,10 +98,7 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
 def kubernetes(  # noqa: PLR0913 - as above
     *,
     cluster: ClusterOption,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="How to reach it; otherwise as a pod's service account, or by $KUBECONFIG."),
-    ] = None,
+    kubeconfig: KubeconfigOption = None,
     device_taint: Annotated[
         Literal["None", "NoSchedule", "NoExecute"],
         typer.Option(help="Of an excluded device: None only shows what would be evicted, NoExecute evacuates it."),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from faultlens.cli_bridge_looking import PrefixOption, StateOption, place_of
-from faultlens.cli_options import Brokers, Out
+from faultlens.cli_options import Brokers, KubeconfigOption, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError
@@ -19,10 +19,7 @@ from faultlens.stopping import told_to_stop
 def kubernetes(
     *,
     cluster: Annotated[str, typer.Option(help="The cluster's name in events.")],
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="How to reach it; otherwise as a pod's service account, or by $KUBECONFIG."),
-    ] = None,
+    kubeconfig: KubeconfigOption = None,
     all_pods: Annotated[bool, typer.Option("--all-pods", help="Tell of jobs that ask for no accelerator too.")] = False,
     prefix: PrefixOption = False,
     out: Out = None,

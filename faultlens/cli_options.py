@@ -31,6 +31,14 @@ PolicyOption = Annotated[
     Path | None,
     typer.Option("--policy", metavar="FILE", help="A site's own remediation policy (FAULTLENS_POLICY)."),
 ]
+KubeconfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="How to reach it; otherwise as a pod's service account, or by $KUBECONFIG.",
+    ),
+]
 
 
 def promised(path: Path | None) -> Objectives:
