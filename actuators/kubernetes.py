@@ -12,10 +12,10 @@ from actuators.sdk import Actuator, Beat, Failed, Refused
 from faultlens.clock import moment_of
 from faultlens.errors import WorldError
 from faultlens.events import Action, DraDevice, RemediationCommand
+from faultlens.kubernetes_marks import COMMAND
 
-# Only what carries this taint is taken back by us; the annotation names the command that changed the node last.
+# Only what carries this taint is taken back by us.
 TAINT: Final = "faultlens.io/out"
-COMMAND: Final = "faultlens.io/command"
 NODE_LABEL: Final = "faultlens.io/node"
 CONDITION: Final = "FaultlensInService"
 RULES: Final = "/apis/resource.k8s.io/v1beta2/devicetaintrules"

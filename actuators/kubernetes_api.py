@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 import aiohttp
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from actuators.sdk import Failed
-from faultlens.errors import WorldError
+from faultlens.kubernetes_access import access
+from faultlens.kubernetes_marks import MANAGER
 
 ANSWER_S: Final = 30.0
-# Who made a change, as the server notes it with each field: the bridge knows our cordons by it.
-MANAGER: Final = "faultlens"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 _SAID_CHARS: Final = 300
@@ -71,7 +69,7 @@ class KubernetesApi:
             raise UnreachableError(str(error) or type(error).__name__) from None
 
     async def _asked(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Answer:
-        client = ApiClient(await self._configuration())
+        client = ApiClient(await access(self._kubeconfig))
         try:
             answer = await client.call_api(
                 path,
@@ -89,21 +87,6 @@ class KubernetesApi:
             return Answer(error.status or 0, _object(error.body))
         finally:
             await client.close()
-
-    async def _configuration(self) -> Configuration:
-        configuration = Configuration()
-        try:
-            if self._kubeconfig is None:
-                try:
-                    config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-                except config.ConfigException:
-                    pass
-                else:
-                    return configuration
-            await config.load_kube_config(config_file=self._kubeconfig, client_configuration=configuration)
-        except config.ConfigException as error:
-            raise WorldError(f"no way to Kubernetes: {error}; give --kubeconfig, or run in the cluster") from None
-        return configuration
 
 
 def _object(raw: bytes | str | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from faultlens.clock import iso, ms_of
 from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import Check, Data, FaultKind, NodeActed, NodeFault, NodeHealth
+from faultlens.kubernetes_marks import COMMAND, MANAGER
 from producers.kubernetes.objects import Condition, Node, Notice, condition
 from producers.kubernetes.telling import SOURCE, Names
 from producers.kubernetes.words import FaultWord, accelerators_in, fault_of_reason, first_of, load_words
@@ -21,9 +22,6 @@ MESSAGE_CHARS: Final = 500
 # Written over all conditions of a node whose kubelet is not heard: that is told by itself.
 _NOT_HEARD: Final = "NodeStatus"
 _MADE_UNSCHEDULABLE: Final = b"f:unschedulable"
-# How the actuator signs its changes, and where it says which command they are of (actuators/kubernetes.py).
-_US: Final = "faultlens"
-_COMMAND: Final = "faultlens.io/command"
 _WORD: Final = re.compile(r"[A-Za-z]+\d+[A-Za-z0-9]*")
 
 
@@ -132,8 +130,8 @@ class NodeTeller:
             action="cordon" if self._seen.cordoned else "uncordon",
             actor=(by.manager if by is not None else "") or "kubernetes",
             planned=False,
-            command_id=(node.metadata.annotations or {}).get(_COMMAND)
-            if by is not None and by.manager == _US
+            command_id=(node.metadata.annotations or {}).get(COMMAND)
+            if by is not None and by.manager == MANAGER
             else None,
         )
         return self._say(data, at_ms, action, at_ms)

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal, NamedTuple
 import aiohttp
 import msgspec
 import structlog
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.client.exceptions import ApiException
 from msgspec import Raw, Struct
 
 from faultlens.errors import WorldError
+from faultlens.kubernetes_access import access, no_way
 from producers.kubernetes.reading import read_object
 
 PAGE: Final = 500
@@ -117,18 +117,10 @@ class Cluster:
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> Cluster:
         """Return the cluster by a kubeconfig, or as the pod's own service account. WorldError: there is neither."""
-        configuration = Configuration()
         try:
-            if kubeconfig is None:
-                try:
-                    config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-                    return cls(ApiClient(configuration))
-                except config.ConfigException:
-                    pass
-            await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
-        except (config.ConfigException, OSError) as error:
-            raise WorldError(f"no way to Kubernetes: {error}; give --kubeconfig, or run in the cluster") from None
-        return cls(ApiClient(configuration))
+            return cls(ApiClient(await access(kubeconfig)))
+        except OSError as error:
+            raise no_way(error) from None
 
     async def close(self) -> None:
         """Leave it."""
