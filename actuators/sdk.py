@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ class Failed(Exception):  # noqa: N818 - as above
     """The command was begun and did not succeed."""
 
 
-class Actuator:
+class Actuator(ABC):
     """Carries out commands. Write `do`, name your `actions`, and a `Worker` does the rest.
 
     The worker sees to it that each command is carried out once, not after its latest start, only on the boot that it
@@ -28,13 +29,13 @@ class Actuator:
     name: ClassVar[str] = "actuator"
     actions: frozenset[Action] = frozenset()
 
+    @abstractmethod
     def do(self, command: RemediationCommand, beat: Beat) -> str:
         """Carry the command out and return what was done, in a few words. Raises Refused, Failed.
 
         Call `beat` now and then while it takes long: it says that the command is still being worked on, and raises
         Failed when it has run out of time.
         """
-        raise NotImplementedError
 
     def boot_id(self, node: str) -> str | None:
         """Return the boot that the node is in; None: that cannot be told, and nothing is fenced by it."""

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from faultlens.clock import moment_of
 from faultlens.truth import Breakage
-from producers.simulation.model import Node
+from producers.simulation.model import Broken, Node
 from producers.simulation.world import World
-
-
-@dataclass(slots=True)
-class Broken:
-    """Something that is wrong with a machine; `over_ms` None: still."""
-
-    node: Node
-    code: str
-    device: int | None
-    since_ms: int
-    over_ms: int | None = None
 
 
 def begin(world: World, node: Node, code: str, at_ms: int, *, device: int | None = None) -> None:

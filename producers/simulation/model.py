@@ -101,6 +101,17 @@ class Node:
 
 
 @dataclass(slots=True)
+class Broken:
+    """Something that is wrong with a machine; `over_ms` None: still."""
+
+    node: Node
+    code: str
+    device: int | None
+    since_ms: int
+    over_ms: int | None = None
+
+
+@dataclass(slots=True)
 class Fate:
     """How a job would end if nothing came between, after how many seconds of work; `fault` names a user's fault."""
 

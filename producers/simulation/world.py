@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from faultlens.clock import DAY_MS, MINUTE_MS
 from faultlens.events import Scope
@@ -16,12 +16,9 @@ from producers.simulation.chance import stream
 from producers.simulation.delivery import Delivery
 from producers.simulation.fleet import build_fleet
 from producers.simulation.logs import Texts
-from producers.simulation.model import Node, Sender
+from producers.simulation.model import Broken, Node, Sender
 from producers.simulation.placement import Placement
 from producers.simulation.tables import Happenings, IncidentKind, Mix, load_log_texts
-
-if TYPE_CHECKING:
-    from producers.simulation.broken import Broken
 
 # Nothing new goes wrong in the last half hour, so that every failure's evidence window closes before the end.
 QUIET_MS: Final = 30 * MINUTE_MS

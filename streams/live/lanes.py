@@ -64,13 +64,16 @@ class _Place:
         if self.task is not None and not self.busy:
             self.task.cancel()
 
-    def options(self) -> dict[str, bool]:
-        """Return how the next step is to be taken: whether it must, or need not, be written."""
-        waited_s, size = monotonic_s() - self.written_s, sum(len(run.records) for run in self.unwritten)
-        return {
-            "settle": waited_s >= self.pace.settle_s,
-            "hold": waited_s < self.pace.hold_s and size < BATCH_RECORDS,
-        }
+    @property
+    def must_settle(self) -> bool:
+        """Whether the next step is written, whatever comes of it."""
+        return monotonic_s() - self.written_s >= self.pace.settle_s
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether states alone need not be written with the next step."""
+        size = sum(len(run.records) for run in self.unwritten)
+        return monotonic_s() - self.written_s < self.pace.hold_s and size < BATCH_RECORDS
 
     async def clear(self) -> None:
         """Drop what waits, and let go whoever waits to bring more."""
@@ -171,7 +174,8 @@ class Lanes:
                 runs = await place.gathered()
                 place.unwritten += runs
                 records = [record for run in runs for record in run.records]
-                if await self._in_thread(place, partial(place.lane.step, records, **place.options())):
+                step = partial(place.lane.step, records, settle=place.must_settle, hold=place.may_hold)
+                if await self._in_thread(place, step):
                     await _done(place)
         except asyncio.CancelledError:
             raise
