@@ -46,7 +46,7 @@ def look_until_stopped(
     """
     stop = told_to_stop()
     while not stop.is_set():
-        touched, rest_s = _touched(wake), every_s
+        touched, rest_s = None if wake is None else _touched(wake), every_s
         try:
             found = look()
             _log.info("looked", **found)
@@ -62,6 +62,9 @@ def look_until_stopped(
 
 def _rest(stop: Flag, every_s: float, wake: Path | None, touched: int | None) -> None:
     """Wait for the next look; one that was asked for since the last one began comes sooner."""
+    if wake is None:
+        stop.wait(every_s)
+        return
     began = monotonic()
     while not stop.wait(min(GLANCE_S, every_s)):
         waited_s = monotonic() - began
@@ -69,9 +72,9 @@ def _rest(stop: Flag, every_s: float, wake: Path | None, touched: int | None) ->
             return
 
 
-def _touched(wake: Path | None) -> int | None:
-    """Return when the file was touched last; None: it is not there, or nobody asked for it."""
+def _touched(wake: Path) -> int | None:
+    """Return when the file was touched last; None: it is not there."""
     try:
-        return None if wake is None else wake.stat().st_mtime_ns
+        return wake.stat().st_mtime_ns
     except OSError:
         return None
