@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from faultlens.causes import CauseClass
 from faultlens.cli_answers import ClusterOption, opened
 from faultlens.cli_options import JsonOption, StoreOption
 from slo.failures import as_plain, as_text, newest
 
-ClassOption = Literal["hardware", "driver", "platform", "user"]
-
 
 def failures(
     *,
-    class_: Annotated[ClassOption | None, typer.Option("--class", help="Only this side's fault.")] = None,
+    class_: Annotated[CauseClass | None, typer.Option("--class", help="Only this side's fault.")] = None,
     code: Annotated[
         str, typer.Option(metavar="CODE", help="Only this cause and what is below it, such as gpu.memory.")
     ] = "",

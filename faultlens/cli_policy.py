@@ -10,7 +10,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from faultlens.catalogue import Judgement, load_catalogue
-from faultlens.catalogue.reference import known_family
+from faultlens.catalogue.reference import FaultName, judge, known_family
 from faultlens.cli_options import JsonOption, PolicyOption
 from faultlens.errors import UsageError
 from faultlens.local_policy import decided_by
@@ -131,11 +131,9 @@ def _judged(case: Case, catalogues: list[Path]) -> Judgement:
     code, _, sub = rest.partition("/")
     found = load_catalogue(catalogues)
     known_family(found, case.family)
-    if kind != "check":
-        return found.resolve(kind, code, subcode=sub or None, family=case.family, driver=case.driver)
-    status, _, special = (sub or "fail").partition("/")
+    name = FaultName(kind, code, sub or None)
     try:
-        return found.resolve_check(code, case.component, status, special or None)
+        return judge(found, name, family=case.family, driver=case.driver, component=case.component)
     except ValueError as error:
         raise UsageError(f"--fault: {error}") from None
 

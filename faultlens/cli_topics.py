@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from faultlens.cli_options import Brokers
+from faultlens.cli_options import Brokers, JsonOption
 from faultlens.errors import ConfigurationError
 from faultlens.kafka import load_connection
 from faultlens.kafka_topics import DEFAULT_PARTITIONS, Plan, TopicAdmin, as_json, mismatches, plans
@@ -18,8 +18,6 @@ EXIT_BAD: Final = 1
 _LEFT_TO_BROKERS: Final = -1
 
 app = typer.Typer(no_args_is_help=True, help="Make the topics, or say what is wrong with those that are there.")
-
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @app.command()
@@ -36,7 +34,7 @@ def create(
         int, typer.Option(min=_LEFT_TO_BROKERS, help="Copies of each record; -1: what the brokers do by default.")
     ] = _LEFT_TO_BROKERS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False,
-    as_json_: Json = False,
+    as_json_: JsonOption = False,
 ) -> None:
     """Make every topic that is not there yet. What is there is not changed, but checked."""
     if dry_run:
@@ -71,7 +69,7 @@ def _number(there: int | None, asked: int | None) -> int:
 
 
 @app.command()
-def check(*, brokers: Brokers = None, as_json_: Json = False) -> None:
+def check(*, brokers: Brokers = None, as_json_: JsonOption = False) -> None:
     """Say what is wrong with the topics; ends with 1 if anything is."""
     wrong = [asdict(each) for each in mismatches(load_connection(brokers))]
     if as_json_:

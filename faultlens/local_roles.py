@@ -106,9 +106,8 @@ _MAKERS: Final[dict[str, Callable[[_Data, Cadence], Processor]]] = {
 
 def under(roles: Sequence[Role], policy: Policy) -> list[Role]:
     """Return the roles with remediation deciding by this policy, over a recording."""
-    name = RemediationProcessor.name
-    deciding = Role(RemediationProcessor(policy, replayed=True), READS[name], wide=True)
-    return [deciding if role.name == name else role for role in roles]
+    deciding = _role(RemediationProcessor(policy, replayed=True))
+    return [deciding if role.name == deciding.name else role for role in roles]
 
 
 def load_roles(
@@ -125,8 +124,9 @@ def load_roles(
     `only`: the one that is wanted; what the others rest on is not read. ConfigurationError says what is wrong.
     """
     data = _Data(catalogues, signatures, objectives, policy)
-    return [
-        Role(make(data, cadence), READS[name], wide=name == RemediationProcessor.name)
-        for name, make in _MAKERS.items()
-        if only in (None, name)
-    ]
+    return [_role(make(data, cadence)) for name, make in _MAKERS.items() if only in (None, name)]
+
+
+def _role(processor: Processor) -> Role:
+    """Return the role of a processor; remediation alone looks at several keys in one step."""
+    return Role(processor, READS[processor.name], wide=processor.name == RemediationProcessor.name)

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from faultlens.causes import title_of
 from faultlens.clock import iso
-from slo.queries import Reader, ask
+from slo.queries import EVER_MS, Reader, ask
 from slo.wording import many, minute, printable
 
-# From the epoch to the year 2200: everything.
-EVER: Final[Mapping[str, int]] = {"from": 0, "to": 7_258_118_400_000}
+EVER: Final[Mapping[str, int]] = {"from": EVER_MS[0], "to": EVER_MS[1]}
 # All that they can be narrowed to, and are not.
 ALL: Final[Mapping[str, str]] = {"cluster": "", "class": "", "code": "", "node": ""}
 _WIDTH: Final = 160
@@ -52,8 +51,7 @@ def name_of(row: Row) -> str:
 
 def as_plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the same as plain values, with what each failure cost."""
-    left_out = ("ended_ms",)
     return [
-        {"ended_at": iso(row["ended_ms"]), **{name: value for name, value in row.items() if name not in left_out}}
+        {"ended_at": iso(row["ended_ms"]), **{name: value for name, value in row.items() if name != "ended_ms"}}
         for row in rows
     ]

@@ -10,12 +10,10 @@ from faultlens.causes import CauseClass
 from faultlens.clock import moment_of
 from faultlens.events import Basis
 from faultlens.truth import Truth
-from slo.queries import Reader, ask
+from slo.queries import EVER_MS, Reader, ask
 from slo.scoring import Key, Verdict, same_branch
 
 LIMIT: Final = 100_000
-# 400 days before the epoch to the year 2200: everything.
-_EVER: Final = (0, 7_258_118_400_000)
 
 Held = Literal["agrees", "refines", "overrules", "alone"]
 
@@ -61,7 +59,9 @@ class RuleRecord:
     examples: tuple[str, ...]
 
 
-def labels(reader: Reader, *, cluster: str = "", from_ms: int = _EVER[0], to_ms: int = _EVER[1]) -> tuple[Label, ...]:
+def labels(
+    reader: Reader, *, cluster: str = "", from_ms: int = EVER_MS[0], to_ms: int = EVER_MS[1]
+) -> tuple[Label, ...]:
     """Return the last word on each failure that was said in a time, newest first, at most 100,000."""
     params = {"cluster": cluster, "job": "", "from": from_ms, "to": to_ms, "limit": LIMIT}
     return tuple(_label(row) for row in ask(reader, "labels", params))
@@ -69,7 +69,7 @@ def labels(reader: Reader, *, cluster: str = "", from_ms: int = _EVER[0], to_ms:
 
 def held_of_job(reader: Reader, job_id: str, attempt: int) -> tuple[Label, ...]:
     """Return the last words on an attempt: on its end, and on each loss that it survived."""
-    params = {"cluster": "", "job": job_id, "from": _EVER[0], "to": _EVER[1], "limit": LIMIT}
+    params = {"cluster": "", "job": job_id, "from": EVER_MS[0], "to": EVER_MS[1], "limit": LIMIT}
     return tuple(label for label in map(_label, ask(reader, "labels", params)) if label.key.attempt == attempt)
 
 

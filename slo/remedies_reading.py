@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,21 +28,23 @@ def said_in_directory(directory: Path) -> Said:
     for event in _read(directory / "remediation-commands.jsonl"):
         if isinstance(event.data, RemediationCommand) and _takes(event.data):
             one = _isolation(event.data)
-            episode = seen.get(one.incident_id)
-            held = one if episode is None else one._replace(until_ms=episode.until_ms)
-            taken.setdefault((one.node, one.incident_id), held)
-    return Said(list(taken.values()), list(seen.values()))
+            taken.setdefault((one.node, one.incident_id), one)
+    return _said(taken.values(), seen)
 
 
 def said_in_store(reader: Reader) -> Said:
     """Return the isolations and incidents of the store."""
     episodes = {row["incident_id"]: _episode(row) for row in ask(reader, "episodes", {})}
-    isolations = [_of_row(row) for row in ask(reader, "isolations", {})]
-    ended = [
+    return _said((_of_row(row) for row in ask(reader, "isolations", {})), episodes)
+
+
+def _said(isolations: Iterable[Isolation], episodes: Mapping[str, Episode]) -> Said:
+    """Return both, each isolation up to the end of its incident."""
+    held = [
         one._replace(until_ms=episodes[one.incident_id].until_ms) if one.incident_id in episodes else one
         for one in isolations
     ]
-    return Said(ended, list(episodes.values()))
+    return Said(held, list(episodes.values()))
 
 
 def _read(path: Path) -> Iterator[Event]:

@@ -40,12 +40,17 @@ def parse_name(text: str) -> FaultName:
     return FaultName(found[1], found[2], found[3])
 
 
-def judge(catalogue: Catalogue, name: FaultName, *, family: str | None, driver: str | None) -> Judgement:
-    """What the catalogue says of a named fault; of a check without status: of its failing."""
+def judge(
+    catalogue: Catalogue, name: FaultName, *, family: str | None, driver: str | None, component: str = ""
+) -> Judgement:
+    """What the catalogue says of a named fault; of a check without status: of its failing.
+
+    `component`: of a check that the catalogue does not know by name. Raises `ValueError` with an unknown status.
+    """
     if name.kind != CHECK_KIND:
         return catalogue.resolve(name.kind, name.code, subcode=name.subcode, family=family, driver=driver)
     status, _, code = (name.subcode or "fail").partition("/")
-    return catalogue.resolve_check(name.code, "", status, code or None)
+    return catalogue.resolve_check(name.code, component, status, code or None)
 
 
 def known_family(catalogue: Catalogue, text: str | None) -> str | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+# From the epoch to the year 2200: everything.
+EVER_MS: Final = (0, 7_258_118_400_000)
 
 
 class Reader(Protocol):

@@ -39,10 +39,14 @@ def close(desk: Desk, incident: IncidentCard, because: str, *, remember: bool = 
 
 def names_of(card: NodeCard, incident: IncidentCard) -> list[str]:
     """Return what stays with the machine and with the GPU when names change (their serials, else what there is)."""
-    facts, device = card.facts, incident.device
-    machine = card.node if facts is None or facts.host_id is None else facts.host_id
+    device = incident.device
     part = None if device is None else device.serial or device.uuid
-    return [f"machine/{machine}", *([] if part is None else [f"device/{part}"])]
+    return [_machine_of(card), *([] if part is None else [f"device/{part}"])]
+
+
+def _machine_of(card: NodeCard) -> str:
+    facts = card.facts
+    return f"machine/{card.node if facts is None or facts.host_id is None else facts.host_id}"
 
 
 def family_of(cause: str) -> str:
@@ -67,28 +71,23 @@ def _is_the_same(repair: Repair, incident: IncidentCard) -> bool:
     return family_of(repair.cause) == family_of(incident.cause) or repair.fault in incident.faults
 
 
-def earlier_incidents(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
+def earlier_incidents(desk: Desk, card: NodeCard) -> int:
     """Return how many incidents the machine had within the history that cost a job or took a repair."""
     since_ms = desk.now_ms - desk.policy.verification.history_ms
-    machine, *_ = names_of(card, incident)
-    return sum(
-        repair.at_ms >= since_ms and (repair.harmed or repair.by is not None)
-        for repair in desk.machine(machine).repairs
-    )
+    repairs = desk.machine(_machine_of(card)).repairs
+    return sum(repair.at_ms >= since_ms and (repair.harmed or repair.by is not None) for repair in repairs)
 
 
 def earlier_times(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
     """Return how often the same trouble came to this machine and went again within a day, repaired or not."""
     since_ms = desk.now_ms - desk.policy.verification.probation_ms
-    machine, *_ = names_of(card, incident)
-    repairs = desk.machine(machine).repairs
+    repairs = desk.machine(_machine_of(card)).repairs
     return sum(repair.at_ms >= since_ms and family_of(repair.cause) == family_of(incident.cause) for repair in repairs)
 
 
 def cost_a_job(desk: Desk, card: NodeCard) -> None:
     """Note with the machine's last incident that a job was lost to it, which was settled only after its end."""
-    facts = card.facts
-    machine = desk.machine(f"machine/{card.node if facts is None or facts.host_id is None else facts.host_id}")
+    machine = desk.machine(_machine_of(card))
     if machine.repairs:
         desk.put(replace(machine, repairs=(*machine.repairs[:-1], replace(machine.repairs[-1], harmed=True))))
 

@@ -151,9 +151,14 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
     routed = _routed(desk, incident, card)
     if routed is None:
         return None
-    fleet.keep(desk, replace(card, incident=routed.id))
-    desk.tend(Tended(node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=routed.id))
-    return advance(desk, routed)
+    return _begun(desk, card, routed)
+
+
+def _begun(desk: Desk, card: NodeCard, incident: IncidentCard) -> IncidentCard:
+    """Put the node into the incident, have it watched, and take the first step."""
+    fleet.keep(desk, replace(card, incident=incident.id))
+    desk.tend(Tended(card.node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=incident.id))
+    return advance(desk, incident)
 
 
 def _troubled_since_ms(traits: tuple[Trait, ...]) -> int:
@@ -186,9 +191,7 @@ def open_return(desk: Desk, node: str) -> None:
         stage="verifying",
         cleared_ms=desk.learnt_ms,
     )
-    fleet.keep(desk, replace(card, incident=incident.id))
-    desk.tend(Tended(node, desk.cluster, desk.now_ms, desk.now_ms + WATCHED_MS, incident_id=incident.id))
-    advance(desk, incident)
+    _begun(desk, card, incident)
 
 
 def watched_until_ms(desk: Desk, node: str) -> int:
@@ -205,7 +208,7 @@ def _routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | N
     trouble = replace(
         trouble_of(worst, card),
         returns=len(repairs),
-        incidents=earlier_incidents(desk, incident, card),
+        incidents=earlier_incidents(desk, card),
         times=1 + earlier_times(desk, incident, card),
         jobs=len(incident.harmed),
     )
