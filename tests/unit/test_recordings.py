@@ -59,7 +59,9 @@ def test_what_is_in_a_file_is_read_whatever_wraps_it(tmp_path: Path, content: by
     assert ids(recording(tmp_path, content)) == [str(i) for i in range(400)]
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", gzip.compress(b""), zstd(b"")])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", gzip.compress(b""), zstd(b"")], ids=["nothing", "blank", "gzip", "zstd"]
+)
 def test_an_empty_recording_holds_no_events(tmp_path: Path, content: bytes) -> None:
     assert ids(recording(tmp_path, content)) == []
 
