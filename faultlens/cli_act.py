@@ -101,7 +101,7 @@ def kubernetes(  # noqa: PLR0913 - as above
     kubeconfig: KubeconfigOption = None,
     device_taint: Annotated[
         Literal["None", "NoSchedule", "NoExecute"],
-        typer.Option(help="Of an excluded device: None only shows what would be evicted, NoExecute evacuates it."),
+        typer.Option(help="Of an excluded device: None refuses and says whom it would evict, NoExecute evacuates it."),
     ] = "NoSchedule",
     commands: CommandsOption = None,
     brokers: Brokers = None,
@@ -116,11 +116,11 @@ def kubernetes(  # noqa: PLR0913 - as above
         from actuators.kubernetes_api import KubernetesApi  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
-    api = KubernetesApi(None if kubeconfig is None else str(kubeconfig))
-    acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint)
-    if "exclude_device" not in acting.actions:
-        typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
-    _serve(acting, _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+    with closing(KubernetesApi(None if kubeconfig is None else str(kubeconfig))) as api:
+        acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint)
+        if "exclude_device" not in acting.actions:
+            typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
+        _serve(acting, _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole), log_format)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""How what we change in Kubernetes is marked: by the actuator that changes it, for the bridge that sees it."""
+"""What bridge and actuator have in common in Kubernetes: how our changes are marked, and where device taints are."""
 
 from __future__ import annotations
 
@@ -8,3 +8,7 @@ from typing import Final
 MANAGER: Final = "faultlens"
 # The annotation that names the command which changed a node or rule last.
 COMMAND: Final = "faultlens.io/command"
+# What a manager holds that made a node unschedulable. Nobody holds it once that was undone.
+CORDON_FIELD: Final = "f:unschedulable"
+# Rules that taint devices of dynamic resource allocation: off by default in 1.36.
+DEVICE_TAINT_RULES: Final = "/apis/resource.k8s.io/v1beta2/devicetaintrules"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from faultlens.clock import iso, ms_of
 from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import Check, Data, FaultKind, NodeActed, NodeFault, NodeHealth
-from faultlens.kubernetes_marks import COMMAND, MANAGER
-from producers.kubernetes.objects import Condition, Node, Notice, condition
+from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, MANAGER
+from producers.kubernetes.objects import Condition, ManagedField, Node, Notice, condition
 from producers.kubernetes.telling import SOURCE, Names
 from producers.kubernetes.words import FaultWord, accelerators_in, fault_of_reason, first_of, load_words
 from producers.launcher.redaction import redacted
@@ -21,12 +21,12 @@ REPORT_EVERY_S: Final = 60.0
 MESSAGE_CHARS: Final = 500
 # Written over all conditions of a node whose kubelet is not heard: that is told by itself.
 _NOT_HEARD: Final = "NodeStatus"
-_MADE_UNSCHEDULABLE: Final = b"f:unschedulable"
+_MADE_UNSCHEDULABLE: Final = CORDON_FIELD.encode()
 _WORD: Final = re.compile(r"[A-Za-z]+\d+[A-Za-z0-9]*")
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A node as it was seen last. `ready_ms`: since when its kubelet is heard, or is not."""
+    """A node as it was seen last. `ready_ms`: since when its kubelet is heard, or is not; `command`: our last one."""
 
     name: str
     ready: str = "Unknown"
@@ -41,6 +41,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     family: str | None = None
     provider_id: str | None = None
     reported_ms: int = 0
+    command: str | None = None
 
 
 def seen(node: Node, before: Seen | None) -> Seen:
@@ -66,6 +67,23 @@ def seen(node: Node, before: Seen | None) -> Seen:
         family=next(iter(_WORD.findall(product)), None),
         provider_id=node.spec.provider_id or None,
         reported_ms=before.reported_ms if before is not None else 0,
+        command=_command(node),
+    )
+
+
+def _command(node: Node) -> str | None:
+    return (node.metadata.annotations or {}).get(COMMAND)
+
+
+def _held_by(node: Node, field: bytes, manager: str | None = None) -> ManagedField | None:
+    """Return who holds a field of the node, and since when; `manager`: only if it is that one."""
+    return next(
+        (
+            held
+            for held in node.metadata.managed_fields or ()
+            if field in bytes(held.fields) and manager in (None, held.manager)
+        ),
+        None,
     )
 
 
@@ -92,7 +110,7 @@ class NodeTeller:
         if (before is not None or self._seen.cordoned) and self._seen.cordoned != (
             before is not None and before.cordoned
         ):
-            yield self._cordon(node, now_ms)
+            yield self._cordon(node, before, now_ms)
 
     def _readiness(self, node: Node, before: Seen | None) -> Iterator[Event]:
         now, ready = self._seen, condition(node.status.conditions, "Ready")
@@ -118,21 +136,21 @@ class NodeTeller:
             said = f"{one.type}={one.status} {one.reason or ''}: {redacted(one.message or '')}"[:MESSAGE_CHARS]
             yield self.fault(word, said, one.since_ms or now_ms)
 
-    def _cordon(self, node: Node, now_ms: int) -> Event:
-        by = next(
-            (field for field in node.metadata.managed_fields or () if _MADE_UNSCHEDULABLE in bytes(field.fields)), None
-        )
+    def _cordon(self, node: Node, before: Seen | None, now_ms: int) -> Event:
+        by = _held_by(node, _MADE_UNSCHEDULABLE)
+        command = self._seen.command if by is not None and by.manager == MANAGER else None
+        if not self._seen.cordoned and before is not None and self._seen.command != before.command:
+            # Nobody holds a field that is gone: what we take back is known by the command that we write beside it.
+            by, command = _held_by(node, COMMAND.encode(), MANAGER), self._seen.command
         at_ms = ms_of(by.time) if by is not None and by.time is not None else now_ms
-        action = "cordon" if self._seen.cordoned else "uncordon"
+        action: Literal["cordon", "uncordon"] = "cordon" if self._seen.cordoned else "uncordon"
         data = NodeActed(
             node=self._node,
             cluster=self._names.cluster,
-            action="cordon" if self._seen.cordoned else "uncordon",
+            action=action,
             actor=(by.manager if by is not None else "") or "kubernetes",
             planned=False,
-            command_id=(node.metadata.annotations or {}).get(COMMAND)
-            if by is not None and by.manager == MANAGER
-            else None,
+            command_id=command,
         )
         return self._say(data, at_ms, action, at_ms)
 

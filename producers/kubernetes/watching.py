@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from faultlens.errors import WorldError
 from faultlens.kubernetes_access import access, no_way
+from faultlens.kubernetes_marks import DEVICE_TAINT_RULES
 from producers.kubernetes.reading import read_object
 
 PAGE: Final = 500
@@ -41,7 +42,7 @@ class Resource(NamedTuple):
 RESOURCES: Final = (
     Resource("Node", "/api/v1/nodes"),
     Resource("ResourceSlice", "/apis/resource.k8s.io/v1/resourceslices"),
-    Resource("DeviceTaintRule", "/apis/resource.k8s.io/v1beta2/devicetaintrules"),
+    Resource("DeviceTaintRule", DEVICE_TAINT_RULES),
     Resource("ResourceClaim", "/apis/resource.k8s.io/v1/resourceclaims"),
     Resource("TrainJob", "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"),
     Resource("RayJob", "/apis/ray.io/v1/rayjobs"),

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from actuators.kubernetes import NODE_LABEL, RULES
 from actuators.kubernetes_api import Answer, UnreachableError
+from actuators.kubernetes_devices import NODE_LABEL
+from faultlens.kubernetes_marks import DEVICE_TAINT_RULES as RULES
+from faultlens.kubernetes_marks import MANAGER
 
 NODE = "/api/v1/nodes/node-1"
 
@@ -16,13 +18,15 @@ NODE = "/api/v1/nodes/node-1"
 class FakeKubernetes:
     """Answers as the API server does for one node. `away`: so many questions get no answer; `conflicts`: are too late.
 
-    `kept`: pods whose budget forbids an eviction for so many questions yet; `stubborn`: how often the server says that
-    a device's evictions are in progress. `dies_after`: the asking process is killed after so many changes.
+    `says`: answers of a server in trouble, given first. `kept`: pods whose budget forbids an eviction for so many
+    questions yet; `refusals`: what pods' evictions are answered with. `stubborn`: how often the server says that a
+    device's evictions are in progress; `unseen`: how often it has not looked at the rule yet. `dies_after`: the asking
+    process is killed after so many changes.
     """
 
     def __init__(self, *, rules: bool = True, pods: Mapping[str, dict[str, Any]] | None = None) -> None:
         self.node: dict[str, Any] = {
-            "metadata": {"name": "node-1", "resourceVersion": "1", "annotations": {}},
+            "metadata": {"name": "node-1", "resourceVersion": "1", "annotations": {}, "managedFields": []},
             "spec": {},
             "status": {"nodeInfo": {"bootID": "boot-1"}, "conditions": []},
         }
@@ -31,7 +35,9 @@ class FakeKubernetes:
         self.events: dict[str, dict[str, Any]] = {}
         self.has_rules = rules
         self.kept: dict[str, int] = {}
-        self.away = self.conflicts = self.stubborn = 0
+        self.away = self.conflicts = self.stubborn = self.unseen = 0
+        self.says: list[Answer] = []
+        self.refusals: dict[str, Answer] = {}
         self.dies_after: int | None = None
         self.changes: list[tuple[str, str]] = []
 
@@ -41,6 +47,8 @@ class FakeKubernetes:
         if self.away:
             self.away -= 1
             raise UnreachableError("connection refused")
+        if self.says:
+            return self.says.pop(0)
         parts = urlsplit(path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         answer = self._answered(method, parts.path, dict(body or {}), query)
@@ -66,7 +74,16 @@ class FakeKubernetes:
             return self._evict(body)
         if path == "/api/v1/pods":
             return Answer(200, {"items": copy.deepcopy(list(self.pods.values()))})
-        return Answer(404, {"message": f"{path} not found"})
+        return failure(404, f"{path} not found")
+
+    def cordoned_by(self, manager: str | None) -> None:
+        """Let somebody cordon the node, or with None take any cordon back, as `kubectl` does."""
+        self.node["spec"].pop("unschedulable", None)
+        self.node["metadata"]["managedFields"] = []
+        if manager is not None:
+            self.node["spec"]["unschedulable"] = True
+            field = {"manager": manager, "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}
+            self.node["metadata"]["managedFields"] = [field]
 
     def _of_node(self, method: str, body: dict[str, Any]) -> Answer:
         if "status" in body:
@@ -75,50 +92,65 @@ class FakeKubernetes:
             metadata = body["metadata"]
             if self.conflicts or metadata["resourceVersion"] != self.node["metadata"]["resourceVersion"]:
                 self.conflicts = max(0, self.conflicts - 1)
-                return Answer(409, {"message": "the object has been modified"})
+                return failure(409, "the object has been modified")
             self.node["metadata"]["annotations"] |= metadata.get("annotations", {})
             self.node["spec"] = {k: v for k, v in (self.node["spec"] | body["spec"]).items() if v is not None}
+            self.cordoned_by(MANAGER if self.node["spec"].get("unschedulable") else None)
             self.node["metadata"]["resourceVersion"] += "1"
         return Answer(200, copy.deepcopy(self.node))
 
     def _evict(self, body: dict[str, Any]) -> Answer:
         name, uid = body["metadata"]["name"], body["deleteOptions"]["preconditions"]["uid"]
         if name not in self.pods:
-            return Answer(404, {})
+            return failure(404, f"{name} not found")
+        if name in self.refusals:
+            return self.refusals[name]
         if self.pods[name]["metadata"]["uid"] != uid:
-            return Answer(409, {"message": "the UID in the precondition does not match"})
+            return failure(409, "the UID in the precondition does not match")
         if self.kept.get(name, 0):
             self.kept[name] -= 1
-            return Answer(429, {"message": "Cannot evict pod as it would violate the pod's disruption budget."})
+            return failure(429, "Cannot evict pod as it would violate the pod's disruption budget.", "DisruptionBudget")
         del self.pods[name]
         return Answer(201, {})
 
     def _of_rules(self, method: str, name: str, body: dict[str, Any], query: dict[str, str]) -> Answer:
         if not self.has_rules:
-            return Answer(404, {"message": "the server could not find the requested resource"})
+            return failure(404, "the server could not find the requested resource")
         if method == "POST":
-            body["metadata"]["resourceVersion"] = "1"
+            body["metadata"] |= {"resourceVersion": "1", "generation": 1}
             return _made(self.rules, body)
         if not name:
             node = query.get("labelSelector", "").partition("=")[2]
             chosen = [r for r in self.rules.values() if node in ("", r["metadata"]["labels"][NODE_LABEL])]
             return Answer(200, {"items": copy.deepcopy(chosen)})
-        return self._of_rule(method, name, body) if name in self.rules else Answer(404, {})
+        return self._of_rule(method, name, body) if name in self.rules else failure(404, name)
 
     def _of_rule(self, method: str, name: str, body: dict[str, Any]) -> Answer:
         if method == "DELETE":
             return Answer(200, self.rules.pop(name))
         if method == "PATCH":
             self.rules[name]["spec"] |= body["spec"]
-        self.stubborn = max(0, self.stubborn - 1)
-        going_on = {"type": "EvictionInProgress", "status": "True" if self.stubborn else "False"}
+            self.rules[name]["metadata"]["generation"] += 1
+        self.stubborn, self.unseen = max(0, self.stubborn - 1), max(0, self.unseen - 1)
+        going_on = {
+            "type": "EvictionInProgress",
+            "status": "True" if self.stubborn else "False",
+            "observedGeneration": self.rules[name]["metadata"]["generation"] - bool(self.unseen),
+            "message": "1 pod would be evicted in 1 namespace. This information will not be updated again.",
+        }
         return Answer(200, copy.deepcopy(self.rules[name]) | {"status": {"conditions": [going_on]}})
+
+
+def failure(status: int, message: str, *causes: str) -> Answer:
+    """Return what the server answers where it does not do what it was asked for."""
+    details = {"causes": [{"reason": cause} for cause in causes]}
+    return Answer(status, {"kind": "Status", "status": "Failure", "message": message, "details": details})
 
 
 def _made(there: dict[str, dict[str, Any]], body: dict[str, Any]) -> Answer:
     name = body["metadata"]["name"]
     if name in there:
-        return Answer(409, {"message": "already exists"})
+        return failure(409, "already exists")
     there[name] = body
     return Answer(201, body)
 

@@ -14,11 +14,13 @@ from msgspec.structs import replace
 pytest.importorskip("kubernetes_asyncio", reason="the Kubernetes client is not installed (extra `kubernetes`)")
 
 from actuators.kubernetes import CONDITION, TAINT, Effect, Kubernetes
+from actuators.kubernetes_api import Answer
 from actuators.ledger import Ledger
 from faultlens.clock import HOUR_MS
+from faultlens.errors import WorldError
 from faultlens.events import DeviceRef, DraDevice, RemediationCommand
 from tests.contract.acting import DRAIN, T0, Bench, Clock
-from tests.contract.kubernetes_fake import FakeKubernetes
+from tests.contract.kubernetes_fake import FakeKubernetes, failure
 
 BLOCK = replace(DRAIN, action="block_new_work", command_id="block")
 BACK = replace(DRAIN, action="return_to_service", command_id="back")
@@ -77,10 +79,26 @@ def test_what_was_ours_is_taken_back_and_the_rest_stays(ledger: Ledger) -> None:
 
 def test_a_node_that_somebody_else_cordoned_is_left_as_it_is(ledger: Ledger) -> None:
     server = FakeKubernetes()
-    server.node["spec"]["unschedulable"] = True
+    server.cordoned_by("kubectl-cordon")
     line = bench(server, ledger)
     assert [line.worker.take(command) for command in (BLOCK, BACK)] == ["succeeded", "refused"]
     assert server.changes == []
+
+
+def test_a_cordon_of_ours_that_a_person_took_back_keeps_nothing_away_and_makes_the_next_ones_none_of_ours(
+    ledger: Ledger,
+) -> None:
+    server = FakeKubernetes()
+    line = bench(server, ledger)
+    assert line.worker.take(BLOCK) == "succeeded"
+    server.cordoned_by(None)
+    assert [taint["effect"] for taint in server.node["spec"]["taints"]] == ["PreferNoSchedule"]
+    server.cordoned_by("kubectl-cordon")
+    assert line.worker.take(BACK) == "refused"
+    assert server.node["spec"]["unschedulable"] is True
+    server.cordoned_by(None)
+    assert line.worker.take(replace(BACK, command_id="later")) == "succeeded"
+    assert taints(server) == []
 
 
 def test_pods_are_evicted_as_their_budgets_allow_and_the_nodes_own_stay(ledger: Ledger) -> None:
@@ -90,12 +108,24 @@ def test_pods_are_evicted_as_their_budgets_allow_and_the_nodes_own_stay(ledger: 
     assert sorted(server.pods) == ["done", "exporter", "kube-proxy"]
 
 
-def test_a_budget_that_never_allows_it_ends_the_drain_at_its_one_deadline_and_is_named(ledger: Ledger) -> None:
-    server = FakeKubernetes(pods=PODS)
+def test_what_never_goes_ends_the_drain_at_its_one_deadline_and_is_named_with_its_reason(ledger: Ledger) -> None:
+    """A pod with two budgets, one whose namespace is being deleted, and one that does not end hold no other pod up."""
+    server = FakeKubernetes(
+        pods={**PODS, "two": {}, "dying": {}, "stuck": {"deletionTimestamp": "2026-11-23T04:00:00Z"}}
+    )
     server.kept["train-1"] = 1_000_000
+    server.refusals["two"] = failure(500, "This pod has more than one PodDisruptionBudget")
+    server.refusals["dying"] = failure(403, "unable to create new content", "NamespaceTerminating")
     line = bench(server, ledger)
     assert line.worker.take(DRAIN) == "failed"
-    assert line.results[-1].reason == "not ended in time; 1 pods are left: disruption budgets keep ml/train-1"
+    assert (line.results[-1].reason or "").split(": ", 1) == [
+        "not ended in time; 4 pods are left",
+        (
+            "ml/dying (unable to create new content), ml/stuck (it is ending), "
+            "ml/train-1 (Cannot evict pod as it would violate the pod's disruption budget.)"
+        ),
+    ]
+    assert "train-0" not in server.pods
     assert HOUR_MS <= line.clock.now_ms - T0 < HOUR_MS + 5_000
     assert set(line.states[:-1]) == {"started"}
 
@@ -126,6 +156,62 @@ def test_a_server_that_restarts_and_one_that_was_changed_meanwhile_are_asked_aga
     assert taints(server) == [TAINT]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        failure(429, "too many requests, please try again later"),
+        failure(403, "cannot get resource"),
+        failure(503, "starting"),
+    ],
+    ids=["throttled", "roles-not-read-yet", "starting"],
+)
+@pytest.mark.parametrize("command", [BLOCK, DRAIN, BACK, EXCLUDE], ids=lambda command: command.action)
+def test_a_server_that_is_busy_or_has_just_started_is_asked_again(
+    said: Answer, command: RemediationCommand, ledger: Ledger
+) -> None:
+    server = FakeKubernetes(pods=PODS)
+    line = bench(server, ledger)
+    assert line.worker.take(replace(BLOCK, command_id="before")) == "succeeded"
+    server.says = [said] * 3
+    assert line.worker.take(replace(command, boot_id=None)) == "succeeded"
+    assert not server.says
+
+
+def test_what_we_may_not_do_is_believed_after_half_a_minute_and_says_where_the_role_is(ledger: Ledger) -> None:
+    server = FakeKubernetes()
+    line = bench(server, ledger)
+    server.says = [failure(403, "cannot patch resource")] * 100
+    assert line.worker.take(replace(BLOCK, boot_id=None)) == "failed"
+    assert line.clock.now_ms - T0 == 30_000
+    assert "deploy/kubernetes/act.yaml" in (line.results[-1].reason or "")
+
+
+def test_a_node_that_is_not_there_is_refused(ledger: Ledger) -> None:
+    server = FakeKubernetes()
+    line = bench(server, ledger)
+    assert line.worker.take(replace(BLOCK, node="node-2")) == "refused"
+    assert line.results[-1].reason == "there is no node node-2"
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_killed_on_the_way_back_it_says_on_the_node_that_it_is_back(after: int, ledger: Ledger) -> None:
+    server = FakeKubernetes()
+    line = bench(server, ledger)
+    line.worker.take(BLOCK)
+    server.dies_after = after
+    with suppress(KeyboardInterrupt):
+        line.worker.take(BACK)
+    server.dies_after = None
+    for command in line.worker.unfinished():
+        line.worker.take(command)
+    (condition,) = server.node["status"]["conditions"]
+    assert (line.states[-1], condition["status"], server.events.keys()) == (
+        "succeeded",
+        "True",
+        {"faultlens-block", "faultlens-back"},
+    )
+
+
 @pytest.mark.parametrize("after", range(6))
 def test_killed_after_any_change_it_goes_on_to_the_same_end(after: int, ledger: Ledger) -> None:
     whole, broken = FakeKubernetes(pods=PODS), FakeKubernetes(pods=PODS)
@@ -150,7 +236,7 @@ def test_killed_after_any_change_it_goes_on_to_the_same_end(after: int, ledger: 
     )
 
 
-@pytest.mark.parametrize("effect", ["None", "NoSchedule", "NoExecute"])
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 def test_a_device_is_tainted_by_driver_pool_and_device_and_freed_with_its_node(effect: Effect, ledger: Ledger) -> None:
     server = FakeKubernetes()
     line = bench(server, ledger, effect=effect)
@@ -161,6 +247,27 @@ def test_a_device_is_tainted_by_driver_pool_and_device_and_freed_with_its_node(e
     assert line.worker.take(replace(EXCLUDE, command_id="twice")) == "succeeded"
     assert len(server.rules) == 1
     assert line.worker.take(BACK) == "succeeded"
+    assert server.rules == {}
+
+
+def test_a_device_taint_without_effect_is_refused_says_whom_it_would_evict_and_leaves_nothing(ledger: Ledger) -> None:
+    server = FakeKubernetes()
+    server.unseen = 2
+    line = bench(server, ledger, effect="None")
+    assert line.worker.take(EXCLUDE) == "refused"
+    assert line.results[-1].reason == ("unsupported: devices are only shown. 1 pod would be evicted in 1 namespace.")
+    assert server.rules == {}
+
+
+def test_devices_of_a_node_whose_name_is_longer_than_a_label_are_freed_with_it(ledger: Ledger) -> None:
+    server = FakeKubernetes()
+    line = bench(server, ledger, effect="NoSchedule")
+    long = f"node-1{'.very-long' * 8}"
+    server.node["metadata"]["name"] = long
+    assert line.worker.take(replace(EXCLUDE, node=long)) == "succeeded"
+    (rule,) = server.rules.values()
+    assert len(rule["metadata"]["labels"]["faultlens.io/node"]) <= 63
+    assert line.worker.take(replace(BACK, node=long)) == "succeeded"
     assert server.rules == {}
 
 
@@ -189,6 +296,14 @@ def test_a_server_without_taint_rules_is_noticed_at_the_start(ledger: Ledger) ->
     assert [line.worker.take(command) for command in (BLOCK, BACK)] == ["succeeded", "succeeded"]
 
 
+@pytest.mark.parametrize("said", [failure(403, "not yet"), failure(429, "busy"), failure(500, "starting")])
+def test_a_server_that_does_not_say_whether_it_has_taint_rules_is_not_taken_for_one_without(said: Answer) -> None:
+    server = FakeKubernetes()
+    server.says = [said]
+    with pytest.raises(WorldError, match="does not say whether it has device taint rules"):
+        Kubernetes(server, now_ms=Clock(), sleep=lambda _: None)
+
+
 def test_what_was_meant_for_another_boot_changes_nothing(ledger: Ledger) -> None:
     server = FakeKubernetes()
     server.node["status"]["nodeInfo"]["bootID"] = "boot-2"
@@ -204,16 +319,28 @@ def test_a_name_never_reaches_another_object(node: str, ledger: Ledger) -> None:
     assert server.changes == []
 
 
-def test_the_role_allows_what_the_actuator_asks_for_and_nothing_else() -> None:
+def test_the_roles_allow_what_the_actuator_asks_for_and_nothing_else() -> None:
     path = Path(__file__).parents[2] / "deploy" / "kubernetes" / "act.yaml"
-    (role,) = [d for d in yaml.safe_load_all(path.read_text("utf-8")) if d["kind"] == "ClusterRole"]
-    allowed = {(r, verb) for rule in role["rules"] for r in rule["resources"] for verb in rule["verbs"]}
+    documents = list(yaml.safe_load_all(path.read_text("utf-8")))
+    allowed = {
+        kind: {
+            (resource, verb)
+            for document in documents
+            if document["kind"] == kind
+            for rule in document["rules"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        for kind in ("ClusterRole", "Role")
+    }
     assert allowed == {
-        ("nodes", "get"),
-        ("nodes", "patch"),
-        ("nodes/status", "patch"),
-        ("pods", "list"),
-        ("pods/eviction", "create"),
-        ("events", "create"),
-        *(("devicetaintrules", verb) for verb in ("get", "list", "create", "patch", "delete")),
+        "Role": {("events", "create")},
+        "ClusterRole": {
+            ("nodes", "get"),
+            ("nodes", "patch"),
+            ("nodes/status", "patch"),
+            ("pods", "list"),
+            ("pods/eviction", "create"),
+            *(("devicetaintrules", verb) for verb in ("get", "list", "create", "patch", "delete")),
+        },
     }

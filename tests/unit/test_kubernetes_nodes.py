@@ -83,6 +83,32 @@ def test_a_cordon_of_ours_is_told_with_the_command_that_it_was_for() -> None:
     assert [act["command_id"] for act in lab.of("node.action")] == ["c-1"]
 
 
+def test_a_cordon_that_we_take_back_is_told_with_its_command_and_one_that_a_person_takes_back_is_not() -> None:
+    """Nobody holds the field that is gone, so the server does not say who took it away."""
+    fields: dict[str, Any] = {"f:spec": {"f:unschedulable": {}}}
+    held = {"f:metadata": {"f:annotations": {"f:faultlens.io/command": {}}}}
+
+    def marked(command: str, when: int, *, cordoned: bool) -> dict[str, Any]:
+        seen = node(cordoned=cordoned)
+        by = {"manager": "faultlens", "time": at(when), "fieldsV1": held | (fields if cordoned else {})}
+        seen["metadata"] |= {"annotations": {"faultlens.io/command": command}, "managedFields": [by]}
+        return seen
+
+    lab = Lab()
+    lab.sees("Node", node())
+    lab.sees("Node", marked("c-1", 20, cordoned=True), 25)
+    lab.sees("Node", marked("c-2", 30, cordoned=False), 35)
+    lab.sees("Node", marked("c-3", 40, cordoned=True), 45)
+    lab.sees("Node", marked("c-3", 40, cordoned=False), 50)
+    told = [(act["action"], act["actor"], act.get("command_id"), act["at"]) for act in lab.of("node.action")]
+    assert told == [
+        ("cordon", "faultlens", "c-1", 20),
+        ("uncordon", "faultlens", "c-2", 30),
+        ("cordon", "faultlens", "c-3", 40),
+        ("uncordon", "kubernetes", None, 50),
+    ]
+
+
 def test_a_cordon_is_told_with_who_did_it_and_when_and_a_deleted_node_is_removed() -> None:
     lab = Lab()
     lab.sees("Node", node())

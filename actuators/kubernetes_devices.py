@@ -1,0 +1,122 @@
+"""Devices under dynamic resource allocation: tainted by rules that select one of them, shown first, and freed again."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final, Literal
+
+from actuators.kubernetes_api import Patient
+from actuators.sdk import Failed, Refused
+from faultlens.events import DraDevice, RemediationCommand
+from faultlens.kubernetes_marks import COMMAND, DEVICE_TAINT_RULES
+
+TAINT: Final = "faultlens.io/out"
+NODE_LABEL: Final = "faultlens.io/node"
+Effect = Literal["None", "NoSchedule", "NoExecute"]
+# A rule's evictions are over when it has said so for this long (Kubernetes: the condition lags behind new pods).
+_QUIET_S: Final = 10.0
+_LABEL_CHARS: Final = 63
+_EXISTS: Final = 409
+_GONE: Final = 404
+
+
+def excluded(server: Patient, node: str, command: RemediationCommand, *, effect: Effect, look_every_s: float) -> str:
+    """Keep work away from the command's device; return what was done, once evictions that it causes are over.
+
+    Refused: the device is not named, or `effect` is None, by which it is only found out whom it would evict.
+    """
+    device = None if command.device is None else command.device.dra
+    if device is None or not (device.driver and device.pool and device.device):
+        raise Refused("unsupported: the device is not named by driver, pool and device")
+    if effect == "None":
+        raise Refused(f"unsupported: devices are only shown. {_shown(server, node, device, command)}")
+    name = rule_name(device)
+    _tainted(server, name, _rule(name, node, device, effect, command))
+    if effect == "NoExecute":
+        _evacuated(server, name, look_every_s)
+    return f"{device.driver}/{device.pool}/{device.device} is tainted: {effect}"
+
+
+def freed(server: Patient, node: str) -> int:
+    """Take our taints off the node's devices; return how many there were."""
+    found = server.ask("GET", f"{DEVICE_TAINT_RULES}?labelSelector={NODE_LABEL.replace('/', '%2F')}%3D{_label(node)}")
+    if not found.is_good:
+        raise Failed(f"device taints of {node} cannot be listed: {found.said}")
+    names = [rule["metadata"]["name"] for rule in found.body.get("items", [])]
+    for name in names:
+        _removed(server, name)
+    return len(names)
+
+
+def rule_name(device: DraDevice) -> str:
+    """Return the name of our taint rule for a device: the same device has one rule."""
+    key = f"{device.driver}\0{device.pool}\0{device.device}"
+    return f"faultlens-{hashlib.sha256(key.encode()).hexdigest()[:20]}"
+
+
+def _tainted(server: Patient, name: str, rule: dict[str, Any]) -> None:
+    made = server.ask("POST", DEVICE_TAINT_RULES, rule)
+    if made.status == _EXISTS:
+        server.change(f"{DEVICE_TAINT_RULES}/{name}", lambda found: _retainted(found, rule["spec"]["taint"]))
+    elif not made.is_good:
+        raise Failed(f"the device cannot be tainted: {made.said}")
+
+
+def _retainted(found: dict[str, Any], taint: dict[str, str]) -> dict[str, Any] | None:
+    known = found.get("spec", {}).get("taint", {})
+    return None if known.get("effect") == taint["effect"] else {"spec": {"taint": taint}}
+
+
+def _shown(server: Patient, node: str, device: DraDevice, command: RemediationCommand) -> str:
+    """Return whom evacuating the device would evict, by a rule without effect that is gone again afterwards."""
+    name = f"{rule_name(device)}-shown"
+    _tainted(server, name, _rule(name, node, device, "None", command))
+    while (progress := _progress(server, name)) is None:
+        server.pause()
+    _removed(server, name)
+    return str(progress.get("message", "")).partition(" This information")[0]
+
+
+def _evacuated(server: Patient, name: str, look_every_s: float) -> None:
+    quiet_s = 0.0
+    while quiet_s < _QUIET_S:
+        server.pause()
+        progress = _progress(server, name)
+        quiet_s = quiet_s + look_every_s if progress is not None and progress.get("status") == "False" else 0.0
+
+
+def _progress(server: Patient, name: str) -> dict[str, Any] | None:
+    """Return what the server says of a rule's evictions; None: nothing yet of the rule as it is now."""
+    found = server.ask("GET", f"{DEVICE_TAINT_RULES}/{name}")
+    if found.status == _GONE:
+        raise Failed("somebody took the device's taint away")
+    if not found.is_good:
+        raise Failed(f"the device's taint cannot be read: {found.said}")
+    generation = found.body["metadata"].get("generation")
+    for condition in found.body.get("status", {}).get("conditions") or ():
+        if condition.get("type") == "EvictionInProgress" and condition.get("observedGeneration") == generation:
+            return dict(condition)
+    return None
+
+
+def _removed(server: Patient, name: str) -> None:
+    done = server.ask("DELETE", f"{DEVICE_TAINT_RULES}/{name}")
+    if not done.is_good and done.status != _GONE:
+        raise Failed(f"the taint rule {name} cannot be taken away: {done.said}")
+
+
+def _rule(name: str, node: str, device: DraDevice, effect: Effect, command: RemediationCommand) -> dict[str, Any]:
+    return {
+        "apiVersion": "/".join(DEVICE_TAINT_RULES.split("/")[2:4]),
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": name, "labels": {NODE_LABEL: _label(node)}, "annotations": {COMMAND: command.command_id}},
+        "spec": {
+            "deviceSelector": {"driver": device.driver, "pool": device.pool, "device": device.device},
+            "taint": {"key": TAINT, "value": command.action, "effect": effect},
+        },
+    }
+
+
+def _label(node: str) -> str:
+    """Return the node's name as a label may say it: names of nodes may be longer than labels."""
+    return node if len(node) <= _LABEL_CHARS else hashlib.sha256(node.encode()).hexdigest()[:40]
