@@ -8,7 +8,7 @@ COPY streams streams
 COPY sinks sinks
 COPY slo slo
 COPY actuators actuators
-RUN python -m venv /opt/faultlens && /opt/faultlens/bin/pip install --no-cache-dir '.[stream,server]'
+RUN python -m venv /opt/faultlens && /opt/faultlens/bin/pip install --no-cache-dir '.[stream,server,kubernetes,agent]'
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --home-dir /var/lib/faultlens --create-home --shell /usr/sbin/nologin faultlens

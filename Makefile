@@ -19,7 +19,7 @@ INSTALLED := $(VENV)/installed
 QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-slurm-jobs drill-slurm-remediation bench clean
+.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-kubernetes-remediation drill-slurm-jobs drill-slurm-remediation bench clean
 
 help: ## What there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -67,6 +67,9 @@ soak: $(INSTALLED) ## Kills, freezes and lost brokers on a real Kafka: SEEDS of 
 
 drill-kubernetes: $(INSTALLED) ## Twenty jobs on a real control plane (LAB_KUBERNETES brings it up), judged live: 10 minutes
 	@nice $(BIN)/python -m tests.drills.kubernetes $(LAB_KUBERNETES) $(DRILL_STATE)/kubernetes
+
+drill-kubernetes-remediation: $(INSTALLED) ## A node of a real control plane (LAB_KUBERNETES) goes bad, is repaired live, and returns: 12 minutes
+	@nice $(BIN)/python -m tests.drills.kubernetes_remediation $(LAB_KUBERNETES) $(DRILL_STATE)/kubernetes-remediation
 
 drill-slurm-jobs: $(INSTALLED) ## Thirty jobs on a real Slurm (LAB_SLURM brings it up, as root), judged live: 10 minutes
 	@nice $(BIN)/python -m tests.drills.slurm $(LAB_SLURM) $(DRILL_STATE)/slurm

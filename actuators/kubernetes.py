@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from actuators import kubernetes_devices as devices
-from actuators.kubernetes_api import STRATEGIC, Answer, Api, Patient, UnreachableError
-from actuators.kubernetes_devices import TAINT, Effect
+from actuators.kubernetes_api import STRATEGIC, Api, Patient, UnreachableError
+from actuators.kubernetes_devices import Effect
 from actuators.programs import one_node
 from actuators.sdk import Actuator, Beat, Failed, Refused
 from faultlens.clock import moment_of
-from faultlens.errors import WorldError
 from faultlens.events import Action, RemediationCommand
-from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, DEVICE_TAINT_RULES, MANAGER
+from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, MANAGER, OUT_TAINT
 
 CONDITION: Final = "FaultlensInService"
 _LOOK_EVERY_S: Final = 2.0
@@ -48,7 +47,7 @@ class Kubernetes(Actuator):
         self._effect = effect
         self._look_every_s = look_every_s
         self.actions: frozenset[Action] = frozenset({"block_new_work", "drain", "return_to_service"})
-        if _has_rules(api):
+        if devices.are_there(api, sleep):
             self.actions |= {"exclude_device"}
 
     def do(self, command: RemediationCommand, beat: Beat) -> str:
@@ -88,7 +87,7 @@ class Kubernetes(Actuator):
                 return None
             # The cordon keeps work away. The mark may cost nothing once a person takes the cordon back, and may not
             # keep the node's own daemons from it, which tolerate a cordon.
-            taints = [*_others(spec), {"key": TAINT, "value": command.action, "effect": "PreferNoSchedule"}]
+            taints = [*_others(spec), {"key": OUT_TAINT, "value": command.action, "effect": "PreferNoSchedule"}]
             return {"metadata": {"annotations": {COMMAND: command.command_id}}, "spec": _spec(taints, out=True)}
 
         before = server.change(f"/api/v1/nodes/{node}", cordoned)
@@ -162,17 +161,6 @@ class Kubernetes(Actuator):
         server.ask("POST", "/api/v1/namespaces/default/events", event)
 
 
-def _has_rules(api: Api) -> bool:
-    """Return whether the server has device taint rules. WorldError: it does not say."""
-    try:
-        answer = api("GET", f"{DEVICE_TAINT_RULES}?limit=1")
-    except UnreachableError as error:
-        answer = Answer(0, {"message": str(error)})
-    if answer.is_good or answer.status == _GONE:
-        return answer.is_good
-    raise WorldError(f"Kubernetes does not say whether it has device taint rules: {answer.said}")
-
-
 def _is_ours(node: dict[str, Any]) -> bool:
     """Return whether the node is cordoned by us: the server notes who made it unschedulable."""
     held = node["metadata"].get("managedFields") or ()
@@ -187,12 +175,12 @@ def _is_others(node: dict[str, Any]) -> bool:
 
 
 def _is_marked(node: dict[str, Any]) -> bool:
-    return any(taint.get("key") == TAINT for taint in node.get("spec", {}).get("taints") or ())
+    return any(taint.get("key") == OUT_TAINT for taint in node.get("spec", {}).get("taints") or ())
 
 
 def _others(spec: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the taints that are not ours; that of the cordon itself is the server's to set."""
-    return [t for t in spec.get("taints") or () if t.get("key") not in (TAINT, "node.kubernetes.io/unschedulable")]
+    return [t for t in spec.get("taints") or () if t.get("key") not in (OUT_TAINT, "node.kubernetes.io/unschedulable")]
 
 
 def _spec(taints: list[dict[str, Any]], *, out: bool) -> dict[str, Any]:

@@ -3,21 +3,59 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from itertools import count
 from typing import Any, Final, Literal
 
-from actuators.kubernetes_api import Patient
+from actuators.kubernetes_api import Api, Patient
 from actuators.sdk import Failed, Refused
+from faultlens.errors import WorldError
 from faultlens.events import DraDevice, RemediationCommand
-from faultlens.kubernetes_marks import COMMAND, DEVICE_TAINT_RULES
+from faultlens.kubernetes_marks import COMMAND, DEVICE_TAINT_RULES, OUT_TAINT
 
-TAINT: Final = "faultlens.io/out"
 NODE_LABEL: Final = "faultlens.io/node"
 Effect = Literal["None", "NoSchedule", "NoExecute"]
 # A rule's evictions are over when it has said so for this long (Kubernetes: the condition lags behind new pods).
 _QUIET_S: Final = 10.0
 _LABEL_CHARS: Final = 63
+# A rule of no device's, acted on within a second where rules are acted on at all; longer, since a controller may move.
+_PROBE: Final = "faultlens-probe"
+_NOWHERE: Final = DraDevice("faultlens.io", "nowhere", "none")
+_PROBE_EVERY_S: Final = 1.0
+_PROBES: Final = 30
 _EXISTS: Final = 409
 _GONE: Final = 404
+
+
+def are_there(api: Api, sleep: Callable[[float], None]) -> bool:
+    """Return whether rules taint devices here. WorldError: the server does not say.
+
+    A server may keep rules that nobody acts on: those of 1.36 do while the feature is off, as it is by default. So a
+    rule without effect is made, of a device that is nowhere: what is said of it comes from who would act.
+    """
+    tries = count(1)
+
+    def pause() -> None:
+        sleep(_PROBE_EVERY_S)
+        if next(tries) > _PROBES:
+            raise Failed("no answer in time")
+
+    server = Patient(api, pause)
+    try:
+        found = server.ask("GET", f"{DEVICE_TAINT_RULES}?limit=1")
+        if found.status == _GONE:
+            return False
+        _tainted(server, _PROBE, _body({"name": _PROBE}, _NOWHERE, "probe", "None"))
+    except Failed as failure:
+        raise WorldError(f"Kubernetes does not say whether it has device taint rules: {failure}") from None
+    try:
+        while _progress(server, _PROBE) is None:
+            server.pause()
+    except Failed:
+        return False
+    finally:
+        server.once("DELETE", f"{DEVICE_TAINT_RULES}/{_PROBE}")
+    return True
 
 
 def excluded(server: Patient, node: str, command: RemediationCommand, *, effect: Effect, look_every_s: float) -> str:
@@ -106,13 +144,18 @@ def _removed(server: Patient, name: str) -> None:
 
 
 def _rule(name: str, node: str, device: DraDevice, effect: Effect, command: RemediationCommand) -> dict[str, Any]:
+    metadata = {"name": name, "labels": {NODE_LABEL: _label(node)}, "annotations": {COMMAND: command.command_id}}
+    return _body(metadata, device, command.action, effect)
+
+
+def _body(metadata: dict[str, Any], device: DraDevice, value: str, effect: Effect) -> dict[str, Any]:
     return {
         "apiVersion": "/".join(DEVICE_TAINT_RULES.split("/")[2:4]),
         "kind": "DeviceTaintRule",
-        "metadata": {"name": name, "labels": {NODE_LABEL: _label(node)}, "annotations": {COMMAND: command.command_id}},
+        "metadata": metadata,
         "spec": {
             "deviceSelector": {"driver": device.driver, "pool": device.pool, "device": device.device},
-            "taint": {"key": TAINT, "value": command.action, "effect": effect},
+            "taint": {"key": OUT_TAINT, "value": value, "effect": effect},
         },
     }
 

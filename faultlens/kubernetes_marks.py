@@ -12,3 +12,5 @@ COMMAND: Final = "faultlens.io/command"
 CORDON_FIELD: Final = "f:unschedulable"
 # Rules that taint devices of dynamic resource allocation: off by default in 1.36.
 DEVICE_TAINT_RULES: Final = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+# The taint on what we take out, node or device: no news to us.
+OUT_TAINT: Final = "faultlens.io/out"

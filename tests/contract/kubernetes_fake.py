@@ -18,13 +18,16 @@ NODE = "/api/v1/nodes/node-1"
 class FakeKubernetes:
     """Answers as the API server does for one node. `away`: so many questions get no answer; `conflicts`: are too late.
 
-    `says`: answers of a server in trouble, given first. `kept`: pods whose budget forbids an eviction for so many
-    questions yet; `refusals`: what pods' evictions are answered with. `stubborn`: how often the server says that a
-    device's evictions are in progress; `unseen`: how often it has not looked at the rule yet. `dies_after`: the asking
-    process is killed after so many changes.
+    `rules`: whether device taint rules are there, and `acts`: whether anybody acts on them. `says`: answers of a server
+    in trouble, given first. `kept`: pods whose budget forbids an eviction for so many questions yet; `refusals`: what
+    pods' evictions are answered with. `stubborn`: how often the server says that a device's evictions are in progress;
+    `unseen`: how often it has not looked at the rule yet. `dies_after`: the asking process is killed after so many
+    changes.
     """
 
-    def __init__(self, *, rules: bool = True, pods: Mapping[str, dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, *, rules: bool = True, acts: bool = True, pods: Mapping[str, dict[str, Any]] | None = None
+    ) -> None:
         self.node: dict[str, Any] = {
             "metadata": {"name": "node-1", "resourceVersion": "1", "annotations": {}, "managedFields": []},
             "spec": {},
@@ -33,7 +36,7 @@ class FakeKubernetes:
         self.pods = {name: _pod(name, **more) for name, more in (pods or {}).items()}
         self.rules: dict[str, dict[str, Any]] = {}
         self.events: dict[str, dict[str, Any]] = {}
-        self.has_rules = rules
+        self.has_rules, self.acts = rules, acts
         self.kept: dict[str, int] = {}
         self.away = self.conflicts = self.stubborn = self.unseen = 0
         self.says: list[Answer] = []
@@ -131,6 +134,8 @@ class FakeKubernetes:
         if method == "PATCH":
             self.rules[name]["spec"] |= body["spec"]
             self.rules[name]["metadata"]["generation"] += 1
+        if not self.acts:
+            return Answer(200, copy.deepcopy(self.rules[name]))
         self.stubborn, self.unseen = max(0, self.stubborn - 1), max(0, self.unseen - 1)
         going_on = {
             "type": "EvictionInProgress",

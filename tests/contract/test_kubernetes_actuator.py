@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 pytest.importorskip("kubernetes_asyncio", reason="the Kubernetes client is not installed (extra `kubernetes`)")
 
-from actuators.kubernetes import CONDITION, TAINT, Effect, Kubernetes
+from actuators.kubernetes import CONDITION, Kubernetes
 from actuators.kubernetes_api import Answer
+from actuators.kubernetes_devices import Effect
 from actuators.ledger import Ledger
 from faultlens.clock import HOUR_MS
 from faultlens.errors import WorldError
 from faultlens.events import DeviceRef, DraDevice, RemediationCommand
+from faultlens.kubernetes_marks import OUT_TAINT
 from tests.contract.acting import DRAIN, T0, Bench, Clock
 from tests.contract.kubernetes_fake import FakeKubernetes, failure
 
@@ -44,7 +46,11 @@ def ledger() -> Iterator[Ledger]:
 
 def bench(server: FakeKubernetes, ledger: Ledger, *, effect: Effect = "NoSchedule") -> Bench:
     clock = Clock()
-    return Bench(Kubernetes(server, now_ms=clock, sleep=clock.sleep, effect=effect), ledger, clock)
+    acting = Kubernetes(server, now_ms=clock, sleep=clock.sleep, effect=effect)
+    # What it asked at its start is over.
+    server.changes.clear()
+    clock.now_ms = T0
+    return Bench(acting, ledger, clock)
 
 
 def taints(server: FakeKubernetes) -> list[str]:
@@ -56,7 +62,7 @@ def test_a_node_is_cordoned_tainted_and_says_why(ledger: Ledger) -> None:
     server.node["spec"]["taints"] = [{"key": "team", "effect": "NoSchedule"}]
     assert bench(server, ledger).worker.take(BLOCK) == "succeeded"
     assert server.node["spec"]["unschedulable"] is True
-    assert taints(server) == ["team", TAINT]
+    assert taints(server) == ["team", OUT_TAINT]
     (condition,) = server.node["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["message"]) == (
         CONDITION,
@@ -153,7 +159,7 @@ def test_a_server_that_restarts_and_one_that_was_changed_meanwhile_are_asked_aga
     line = bench(server, ledger)
     server.away, server.conflicts = 7, 2
     assert line.worker.take(DRAIN) == "succeeded"
-    assert taints(server) == [TAINT]
+    assert taints(server) == [OUT_TAINT]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +211,7 @@ def test_killed_on_the_way_back_it_says_on_the_node_that_it_is_back(after: int, 
     for command in line.worker.unfinished():
         line.worker.take(command)
     (condition,) = server.node["status"]["conditions"]
-    assert (line.states[-1], condition["status"], server.events.keys()) == (
+    assert (line.states[-1], condition["status"], set(server.events)) == (
         "succeeded",
         "True",
         {"faultlens-block", "faultlens-back"},
@@ -216,8 +222,8 @@ def test_killed_on_the_way_back_it_says_on_the_node_that_it_is_back(after: int, 
 def test_killed_after_any_change_it_goes_on_to_the_same_end(after: int, ledger: Ledger) -> None:
     whole, broken = FakeKubernetes(pods=PODS), FakeKubernetes(pods=PODS)
     assert bench(whole, ledger).actuator.do(DRAIN, lambda: None) == "empty, 2 pods evicted"
-    broken.dies_after = after
     line = bench(broken, ledger)
+    broken.dies_after = after
     with suppress(KeyboardInterrupt):
         line.worker.take(DRAIN)
     broken.dies_after = None
@@ -252,8 +258,8 @@ def test_a_device_is_tainted_by_driver_pool_and_device_and_freed_with_its_node(e
 
 def test_a_device_taint_without_effect_is_refused_says_whom_it_would_evict_and_leaves_nothing(ledger: Ledger) -> None:
     server = FakeKubernetes()
-    server.unseen = 2
     line = bench(server, ledger, effect="None")
+    server.unseen = 2
     assert line.worker.take(EXCLUDE) == "refused"
     assert line.results[-1].reason == ("unsupported: devices are only shown. 1 pod would be evicted in 1 namespace.")
     assert server.rules == {}
@@ -273,8 +279,8 @@ def test_devices_of_a_node_whose_name_is_longer_than_a_label_are_freed_with_it(l
 
 def test_evacuating_a_device_is_over_when_its_evictions_have_rested_for_ten_seconds(ledger: Ledger) -> None:
     server = FakeKubernetes()
-    server.stubborn = 20
     line = bench(server, ledger, effect="NoExecute")
+    server.stubborn = 20
     assert line.worker.take(EXCLUDE) == "succeeded"
     assert 19 * 2 + 10 <= (line.clock.now_ms - T0) / 1000 <= 20 * 2 + 12
 
@@ -288,9 +294,15 @@ def test_a_device_that_is_not_fully_named_taints_nothing(device: DeviceRef | Non
     assert ((line.results[-1].reason or "")[:11], server.changes) == ("unsupported", [])
 
 
-def test_a_server_without_taint_rules_is_noticed_at_the_start(ledger: Ledger) -> None:
-    server = FakeKubernetes(rules=False)
+@pytest.mark.parametrize(
+    "server",
+    [FakeKubernetes(rules=False), FakeKubernetes(acts=False)],
+    ids=["no-rules", "rules-that-nobody-acts-on"],
+)
+def test_a_cluster_in_which_rules_taint_nothing_is_noticed_at_the_start(server: FakeKubernetes, ledger: Ledger) -> None:
+    """With its feature off the server keeps rules all the same, and a device that they name is not tainted."""
     line = bench(server, ledger)
+    assert server.rules == {}
     line.sole = True
     assert line.worker.take(EXCLUDE) == "refused"
     assert [line.worker.take(command) for command in (BLOCK, BACK)] == ["succeeded", "succeeded"]
@@ -299,7 +311,7 @@ def test_a_server_without_taint_rules_is_noticed_at_the_start(ledger: Ledger) ->
 @pytest.mark.parametrize("said", [failure(403, "not yet"), failure(429, "busy"), failure(500, "starting")])
 def test_a_server_that_does_not_say_whether_it_has_taint_rules_is_not_taken_for_one_without(said: Answer) -> None:
     server = FakeKubernetes()
-    server.says = [said]
+    server.says = [said] * 100
     with pytest.raises(WorldError, match="does not say whether it has device taint rules"):
         Kubernetes(server, now_ms=Clock(), sleep=lambda _: None)
 

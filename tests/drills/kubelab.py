@@ -8,7 +8,8 @@ import ssl
 import subprocess
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -27,6 +28,8 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 BEAT_S: Final = 3.0
 PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 PATIENCE_S: Final = 120.0
+BASE_PORT: Final = "26443"
+SECOND_PORT: Final = "26449"
 
 
 def now() -> str:
@@ -160,7 +163,7 @@ class Lab:
 
     def __init__(self, tool: Path, state: Path) -> None:
         self._tool = tool
-        self._environment = os.environ | {"LAB": str(state), "BASE_PORT": "26443"}
+        self._environment = os.environ | {"LAB": str(state), "BASE_PORT": BASE_PORT}
         self.kubeconfig = state / "etc" / "kubeconfig"
 
     def up(self) -> None:
@@ -169,10 +172,47 @@ class Lab:
 
     def restart_api_server(self) -> Iterator[None]:
         """Take the API server down; go on when it is asked for again."""
-        stop = f". {self._tool / 'lib.sh'}; stop apiserver"
-        subprocess.run(["bash", "-c", stop], env=self._environment, check=True, timeout=60)  # noqa: S607
+        self._script("stop apiserver")
         yield
         self.up()
+
+    @contextmanager
+    def second_api_server(self, folder: Path, **flags: str) -> Iterator[Path]:
+        """Yield a kubeconfig of another API server over the same data, with other flags."""
+        kubeconfig = folder / "second"
+        kubeconfig.write_text(self.kubeconfig.read_text("utf-8").replace(f":{BASE_PORT}", f":{SECOND_PORT}"), "utf-8")
+        with self._like("apiserver", folder, {"secure_port": SECOND_PORT, **flags}):
+            until("a second API server", lambda: Api(kubeconfig).ask("GET", "/api/v1/nodes"))
+            yield kubeconfig
+
+    @contextmanager
+    def other_controllers(self, folder: Path, **flags: str) -> Iterator[None]:
+        """Run the controllers with other flags meanwhile."""
+        with self._like("controller-manager", folder, flags, instead=True):
+            yield
+        self.up()
+
+    @contextmanager
+    def _like(self, name: str, folder: Path, flags: dict[str, str], *, instead: bool = False) -> Iterator[None]:
+        """Run one of the lab's programs once more, with other flags, beside or instead of it."""
+        pid = int((self.kubeconfig.parents[1] / "run" / f"{name}.started").read_text("utf-8").split()[0])
+        program = str(Path(f"/proc/{pid}/exe").resolve())
+        words = Path(f"/proc/{pid}/cmdline").read_text("utf-8").split("\0")[1:-1]
+        changed = {f"--{flag.replace('_', '-')}": value for flag, value in flags.items()}
+        command = [program, *(changed.get(before, word) for before, word in pairwise(["", *words]))]
+        if instead:
+            self._script(f"stop {name}")
+        with (folder / f"{name}.out").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
+
+    def _script(self, text: str) -> None:
+        command = f". {self._tool / 'lib.sh'}; {text}"
+        subprocess.run(["bash", "-c", command], env=self._environment, check=True, timeout=60)  # noqa: S607
 
     def down(self) -> None:
         """Stop everything and forget it."""

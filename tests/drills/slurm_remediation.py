@@ -10,73 +10,25 @@ second node was drained by a person before, and the cap holds the first one up u
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Final
 
 from faultlens import topics
 from faultlens.cli_outlet import outlet
 from faultlens.clock import moment_of, wall_ms
 from faultlens.codec import Decoder
-from faultlens.events import Incident
-from tests.drills.pipeline import INPUTS, Pipeline, judged, pipeline, report, say
-from tests.drills.repairs import REPAIRED, repairs_wrong
+from tests.drills.hands import ROLES, Hands, differences, has_returned, until, waits
+from tests.drills.pipeline import INPUTS, Pipeline, pipeline, report, say
 from tests.drills.slurm import RECORDED, Player
 from tests.drills.slurmlab import Lab
 from tests.drills.truth import Truth
 from tests.kafka.living import faultlens
 
-ROLES: Final = ("node", "job", "context", "remediation")
 LOST: Final = "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-PATIENCE_S: Final = 420.0
-
-
-class Hands:
-    """The actuators as processes of their own: Slurm's, and the bad node's that validates it."""
-
-    def __init__(self, line: Pipeline, lab: Lab, folder: Path) -> None:
-        self._line, self._lab, self._folder = line, lab, folder
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, kind: str, *options: str) -> None:
-        """Start one, also anew."""
-        ledger = ["--ledger", str(self._folder / f"{kind}.db"), "--brokers", self._line.kafka.bootstrap]
-        command = [sys.executable, "-m", "faultlens.cli", "act", kind, "--cluster", "lab", *ledger, *options]
-        with (self._folder / f"{kind}.log").open("ab") as log:
-            environment = self._lab.environment | {"TERM": "dumb"}
-            self._running[kind] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-
-    def kill(self, kind: str) -> None:
-        """End one without farewell."""
-        self._running[kind].kill()
-        self._running[kind].wait(30)
-
-    def close(self) -> None:
-        """End all of them."""
-        for process in self._running.values():
-            process.terminate()
-        for process in self._running.values():
-            process.wait(60)
-
-    def said(self) -> str:
-        """Return the ends of their logs."""
-        return "\n".join(path.read_text("utf-8", "replace")[-1_500:] for path in sorted(self._folder.glob("*.log")))
-
-
-def until(line: Pipeline, what: str, holds: Callable[[], bool]) -> None:
-    """Wait until something holds, while the pipeline runs."""
-    deadline = monotonic() + PATIENCE_S
-    while not holds():
-        line.check()
-        if monotonic() > deadline:
-            raise TimeoutError(f"{what}: not after {PATIENCE_S:.0f} s")
-        sleep(1)
-    say(what)
 
 
 def breaks(line: Pipeline, node: str, folder: Path) -> None:
@@ -89,12 +41,6 @@ def breaks(line: Pipeline, node: str, folder: Path) -> None:
     with outlet(None, line.kafka.bootstrap, folder / f"{node}.spool", lasting=False) as out:
         for event in map(Decoder().decode, told.read_bytes().splitlines()):
             out.put(event)
-
-
-def waits(line: Pipeline) -> set[str]:
-    """Return the first two words of all that incidents have waited for."""
-    told = [event.data for event in line.events(topics.INCIDENTS) if isinstance(event.data, Incident)]
-    return {" ".join((incident.waits_for or "").split()[:2]) for incident in told}
 
 
 def shown(lab: Lab, node: str) -> str:
@@ -119,7 +65,6 @@ def play(line: Pipeline, player: Player, hands: Hands, folder: Path) -> None:
     lab.run("scontrol", "update", f"NodeName={other}", "State=RESUME")
     until(line, f"{bad} is drained by a command", lambda: "Reason=faultlens:" in shown(lab, bad))
     hands.kill("slurm")
-    say("Slurm's actuator is killed")
     sleep(5)
     hands.start("slurm")
     until(line, f"{bad} is rebooted", (lab.state / "log" / "reboot.log").exists)
@@ -133,16 +78,7 @@ def play(line: Pipeline, player: Player, hands: Hands, folder: Path) -> None:
 
 
 def _is_back(line: Pipeline, lab: Lab, node: str) -> bool:
-    told = [e for e in line.events(topics.REMEDIATION_RESULTS) if getattr(e.data, "action", "") == REPAIRED[-1]]
-    ended = any(getattr(event.data, "state", "") == "succeeded" for event in told)
-    return ended and "DRAIN" not in shown(lab, node) and "DOWN" not in shown(lab, node)
-
-
-def differences(line: Pipeline, truth: Truth) -> Sequence[str]:
-    """Return what was not as it should be, of verdicts and of repairs."""
-    said = [e for name in (topics.REMEDIATION_COMMANDS, topics.INCIDENTS) for e in line.events(name)]
-    results = line.events(topics.REMEDIATION_RESULTS)
-    return [*judged(line, truth), *repairs_wrong(said, results)]
+    return has_returned(line) and "DRAIN" not in shown(lab, node) and "DOWN" not in shown(lab, node)
 
 
 def main(tool: Path, state: Path) -> int:
@@ -154,7 +90,7 @@ def main(tool: Path, state: Path) -> int:
             line = stack.enter_context(pipeline(ROLES, (*INPUTS, topics.REMEDIATION_RESULTS)))
             bridge = ["slurm", "--cluster", "lab", "--every-s", "5", "--state", str(state / "bridge")]
             line.start_bridge(*bridge, environment=dict(lab.environment))
-            hands = Hands(line, lab, Path(folder))
+            hands = Hands(line, Path(folder), lab.environment)
             stack.callback(hands.close)
             hands.start("slurm")
             player = Player(lab)

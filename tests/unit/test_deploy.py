@@ -12,7 +12,6 @@ import yaml
 from typer.testing import CliRunner
 
 from faultlens.cli import VERBS, app
-from producers.agent.configuration import load_configuration
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
@@ -87,29 +86,6 @@ def test_alerts_speak_of_metrics_that_there_are_and_are_explained() -> None:
     bare = {re.sub(r"_(bucket|count|sum)$", "", name) for name in names}
     assert {name for name in bare if f"`{name}`" not in page} == set()
     assert {rule["alert"] for rule in rules if f"`{rule['alert']}`" not in operations} == set()
-
-
-MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_a_manifest_runs_commands_that_there_are_within_limits(path: Path) -> None:
-    documents = list(yaml.safe_load_all(path.read_text("utf-8")))
-    specs = [d["spec"]["template"]["spec"] for d in documents if d["kind"] in ("Deployment", "DaemonSet")]
-    for container in chain.from_iterable(spec["containers"] for spec in specs):
-        assert "limits" in container["resources"], container["name"]
-        words = container.get("args") or re.findall(r"faultlens ([\w-]+)", " ".join(container["command"]))
-        assert not words or words[0] in VERBS
-    text = path.read_text("utf-8")
-    assert "cluster-admin" not in text
-    assert not re.search(r"(?i)password|secret:", text)
-
-
-def test_the_agent_s_configuration_in_its_manifest_can_be_used(tmp_path: Path) -> None:
-    documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "agent.yaml").read_text("utf-8"))
-    config = next(document for document in documents if document["kind"] == "ConfigMap")["data"]["agent.yaml"]
-    (tmp_path / "agent.yaml").write_text(config.replace("<CLUSTER>", "c1"), "utf-8")
-    assert load_configuration(tmp_path / "agent.yaml").validation is not None
 
 
 UNITS = sorted((ROOT / "examples").glob("*/*.service"))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from faultlens.catalogue import load_catalogue
+from faultlens.kubernetes_marks import OUT_TAINT
 from producers.kubernetes.words import load_words
 from tests.unit.kubernetes_world import DRIVER, Lab, at, ended, job, meta, node, owned, pod, running, status
 
@@ -86,10 +87,10 @@ def test_a_cordon_of_ours_is_told_with_the_command_that_it_was_for() -> None:
 def test_a_cordon_that_we_take_back_is_told_with_its_command_and_one_that_a_person_takes_back_is_not() -> None:
     """Nobody holds the field that is gone, so the server does not say who took it away."""
     fields: dict[str, Any] = {"f:spec": {"f:unschedulable": {}}}
-    held = {"f:metadata": {"f:annotations": {"f:faultlens.io/command": {}}}}
+    held: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:faultlens.io/command": {}}}}
 
     def marked(command: str, when: int, *, cordoned: bool) -> dict[str, Any]:
-        seen = node(cordoned=cordoned)
+        seen: dict[str, Any] = node(cordoned=cordoned)
         by = {"manager": "faultlens", "time": at(when), "fieldsV1": held | (fields if cordoned else {})}
         seen["metadata"] |= {"annotations": {"faultlens.io/command": command}, "managedFields": [by]}
         return seen
@@ -214,6 +215,16 @@ def test_a_rule_that_taints_one_device_speaks_of_it_and_one_that_taints_all_of_n
         rule = {"metadata": meta(name), "spec": {"deviceSelector": selector, "taint": taint}}
         lab.sees("DeviceTaintRule", rule, 10)
     assert [(f["code"], f["device"]["dra"]["device"]) for f in lab.of("node.fault")] == [("device_tainted", "gpu-1")]
+
+
+def test_a_rule_of_ours_says_nothing_new_of_its_device() -> None:
+    """Else what takes a device out would take its node out as well."""
+    lab = Lab()
+    lab.sees("ResourceSlice", offer("gpu-0"))
+    taint = {"key": OUT_TAINT, "value": "exclude_device", "effect": "NoExecute", "timeAdded": at(9)}
+    selector = {"driver": DRIVER, "pool": "gpu-1", "device": "gpu-0"}
+    lab.sees("DeviceTaintRule", {"metadata": meta("ours"), "spec": {"deviceSelector": selector, "taint": taint}}, 10)
+    assert lab.of("node.fault") == []
 
 
 def test_every_fault_that_the_bridge_can_name_is_in_the_catalogue() -> None:
