@@ -18,6 +18,7 @@ from faultlens.objectives import iso_duration
 from faultlens.yaml_lines import load_model
 from slo.wording import printable
 from streams.remediation import Policy, Route, Rung, Trouble
+from streams.remediation.announcing import FAULT, SEVERITY, calls_for
 from streams.remediation.policy import LASTING, VACANT
 
 EXIT_BAD: Final = 1
@@ -139,15 +140,17 @@ def _judged(case: Case, catalogues: list[Path]) -> Judgement:
 
 
 def _answer(policy: Policy, case: Case, judged: Judgement) -> dict[str, Any]:
-    kind, _, rest = case.fault.partition(":")
+    fault, _, step = case.fault.partition("/")
+    announces = fault == FAULT and calls_for(judged.action_hint)
     trouble = Trouble(
-        origin="condition",
+        origin="announced" if announces else "condition",
         cause=judged.cause_code,
         cause_class=judged.cause_class,
-        role=judged.role,
-        severity=judged.severity,
+        role="root" if announces else judged.role,
+        severity=SEVERITY if announces else judged.severity,
         fatal=judged.fatal_to_job,
-        fault=f"{kind}:{rest.partition('/')[0]}",
+        fault=fault,
+        rule=step if announces else "",
         hint=judged.action_hint,
         family=case.family,
         pool=case.pool,
@@ -158,11 +161,11 @@ def _answer(policy: Policy, case: Case, judged: Judgement) -> dict[str, Any]:
         "fault": case.fault,
         "means": judged.meaning,
         "cause": judged.cause_code,
-        "role": judged.role,
-        "severity": judged.severity,
+        "role": trouble.role,
+        "severity": trouble.severity,
         "policy": policy.version,
     }
-    if judged.role not in ("root", "unexpected", "trend"):
+    if trouble.role not in ("root", "unexpected", "trend"):
         return answer | {"route": None, "steps": [], "why": f"a code of role {judged.role} opens no incident"}
     route = policy.route(trouble)
     if route is None:

@@ -304,13 +304,18 @@ class Intervened(Data, frozen=True):
 
 
 class Announced(Data, frozen=True):
-    """The driver announced the recovery step that a device needs (Xid 154); `hint` is `none` when it has recovered."""
+    """The driver announced the recovery step that a device needs (Xid 154); `hint` is `none` when it has recovered.
+
+    `step`: the sub-code; `evidence`: the fault's event.
+    """
 
     node: str
     cluster: str
     at_ms: int
     hint: str
     device: DeviceRef | None = None
+    step: str = ""
+    evidence: str = ""
 
 
 class JobVerdict(Data, frozen=True):

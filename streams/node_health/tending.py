@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from faultlens import topics
+from faultlens.clock import MINUTE_MS
 from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import DeviceRef, NodeActed, NodeFault
 from faultlens.internal import Announced, Condition, Intervened, NodeFacts, Observation, Tended
@@ -21,6 +22,8 @@ _US: Final = "faultlens"
 JOBS_TOLD: Final = 32
 # What a repair of ours may have cured although no check vouches for it (contract, "Open conditions").
 _WHOLE_NODE: Final = frozenset({"reboot", "power_cycle", "replace"})
+# The evidence window opens so long before the first sign of trouble (contract).
+_WINDOW_MS: Final = 10 * MINUTE_MS
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -93,10 +96,24 @@ def told(record: NodeRecord, changed: Iterable[Observation], phase: str, now_ms:
 
 def announced(record: NodeRecord, fault: NodeFault, observation: Observation, now_ms: int) -> list[Emit]:
     """Return the word that the driver announced a recovery step, when that is what the fault is (Xid 154)."""
-    if (fault.kind, fault.code) != ("xid", "154") or fault.synthetic:
+    if (fault.kind, fault.code) != ("xid", "154") or fault.synthetic or _is_backlog(record, fault, observation, now_ms):
         return []
-    data = Announced(record.node, record.cluster, observation.since_ms, observation.hint, observation.device)
+    data = Announced(
+        record.node,
+        record.cluster,
+        observation.since_ms,
+        observation.hint,
+        observation.device,
+        observation.subcode or "",
+        observation.id,
+    )
     return [Emit(topics.CONDITIONS, record.cluster, stable_id(observation.id, "announced"), now_ms, data)]
+
+
+def _is_backlog(record: NodeRecord, fault: NodeFault, observation: Observation, now_ms: int) -> bool:
+    """Return whether a word of unknown boot is so old that it may be over: no check says when it is."""
+    is_old = now_ms - observation.since_ms > _WINDOW_MS and observation.since_ms < record.report_ms
+    return fault.boot_id is None and is_old
 
 
 def intervened(record: NodeRecord, event: Event, act: NodeActed, now_ms: int) -> Emit:

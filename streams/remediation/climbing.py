@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.events import Action
-from streams.remediation import controls, fleet, issuing
+from streams.remediation import controls, issuing, proof
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
 from streams.remediation.gates import Step, is_by_people, obstacle
 from streams.remediation.policy import LASTING, REPAIRS, Route, Rung
-from streams.remediation.record import WAITING_MAX, CommandCard, IncidentCard, NodeCard, Trait
+from streams.remediation.record import WAITING_MAX, CommandCard, IncidentCard, NodeCard
 from streams.remediation.telling import keep
 
 # From mild to severe: a repair that did not last is not tried again, and neither is what is milder.
@@ -34,7 +34,6 @@ _TEST_AGAIN_MS: Final = HOUR_MS
 _RETURN_AFTER_MS: Final = (MINUTE_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS)
 # An actuator says so when it cannot do a thing at all (actuators, `Refusal`).
 UNSUPPORTED: Final = "unsupported"
-PROOF: Final = "proof"
 _BY_PEOPLE: Final = "a person: all steps were taken"
 _BACK: Final = Rung("return_to_service")
 
@@ -191,7 +190,7 @@ def _acknowledged(desk: Desk, incident: IncidentCard, card: NodeCard) -> Inciden
 
 def _tested_again(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard:
     """Return the incident of a person with its node tested again now and then, where only a test can clear it."""
-    only_proof = bool(card.traits) and all(_only_proof_clears(trait) for trait in card.traits)
+    only_proof = bool(card.traits) and all(proof.only_clears(trait) for trait in card.traits)
     if not only_proof or not _was_taken(card) or not _can_validate(desk):
         return incident
     if desk.now_ms < incident.not_before_ms:
@@ -237,7 +236,7 @@ def _succeeded(desk: Desk, incident: IncidentCard, command: CommandCard) -> Inci
         return close(desk, incident, _how(incident))
     if action in REPAIRS:
         proven = action == "validate"
-        _cured(desk, command)
+        proof.cured(desk, command)
         if proven and incident.stage == "verifying":
             return replace(incident, proven=True, tries=0)
         return replace(
@@ -253,19 +252,6 @@ def _succeeded(desk: Desk, incident: IncidentCard, command: CommandCard) -> Inci
     return incident if _rung_of(desk, incident, command) is None else _next(incident)
 
 
-def _only_proof_clears(trait: Trait) -> bool:
-    """Return whether no report will ever say that this is over."""
-    return trait.origin != "condition" or trait.key == PROOF
-
-
-def _cured(desk: Desk, command: CommandCard) -> None:
-    """Take what only verdicts and failed validations said off the node."""
-    card = desk.node(command.node)
-    left = tuple(trait for trait in card.traits if not _only_proof_clears(trait))
-    if left != card.traits:
-        fleet.keep(desk, replace(card, traits=left))
-
-
 def _how(incident: IncidentCard) -> str:
     repaired = incident.repaired_by
     return "it cleared by itself" if repaired is None else f"repaired by {repaired}, verified by fresh reports"
@@ -274,29 +260,11 @@ def _how(incident: IncidentCard) -> str:
 def _unproven(desk: Desk, incident: IncidentCard, command: CommandCard) -> IncidentCard:
     """Return the incident after a validation that did not pass: a failed one is bad, one that did not run is tried."""
     if command.state == "failed":
-        _doubted(desk, incident, command)
+        proof.doubted(desk, incident, command)
         return _up_again(desk, incident)
     if command.reason.startswith(UNSUPPORTED) or incident.tries >= _PROOFS:
         return replace(incident, proven=True)
     return replace(incident, not_before_ms=desk.now_ms + MINUTE_MS)
-
-
-def _doubted(desk: Desk, incident: IncidentCard, command: CommandCard) -> None:
-    """Note on the node that it failed its validation: that is wrong with it until it is repaired and passes."""
-    card = desk.node(command.node)
-    trait = Trait(
-        id=command.id,
-        key=PROOF,
-        fault="check:validation",
-        cause=incident.cause,
-        cause_class=incident.cause_class,
-        role="root",
-        severity=incident.severity,
-        since_ms=desk.now_ms,
-        evidence=command.id,
-        hint="validate",
-    )
-    fleet.keep(desk, replace(card, traits=(*(t for t in card.traits if t.key != PROOF), trait)))
 
 
 def _up_again(desk: Desk, incident: IncidentCard) -> IncidentCard:

@@ -67,7 +67,7 @@ class Domain(NamedTuple):
 def shared_by(desk: Desk, node: str, trait: Trait) -> IncidentCard | None:
     """Note that the node turned bad, and return the incident of what it shares with others; None: it is alone."""
     facts = desk.node(node).facts
-    if facts is None or trait.origin != "condition" or trait.role == "trend":
+    if facts is None or trait.origin not in ("condition", "announced") or trait.role == "trend":
         return None
     family, found = family_of(trait.cause), None
     for domain in _domains(desk, facts, trait, family):

@@ -7,37 +7,31 @@ from typing import Final
 from msgspec.structs import replace
 
 from faultlens.catalogue.lookup import driver_branch
-from faultlens.clock import DAY_MS, MINUTE_MS
+from faultlens.clock import DAY_MS
 from faultlens.codec import stable_id
-from faultlens.internal import Announced, Intervened, JobVerdict, Observation, Tended
+from faultlens.internal import Announced, Intervened, Observation, Tended
 from streams.node_health.conditions import condition_id
-from streams.remediation import common, fleet
+from streams.remediation import announcing, common, fleet
 from streams.remediation.climbing import advance
-from streams.remediation.closing import close, cost_a_job, earlier_incidents, earlier_repairs, earlier_times, family_of
+from streams.remediation.closing import close, earlier_incidents, earlier_repairs, earlier_times, family_of
 from streams.remediation.desk import Desk
 from streams.remediation.issuing import device_of
-from streams.remediation.policy import TAKING, Trouble
+from streams.remediation.policy import Trouble
 from streams.remediation.record import (
     EVIDENCE_MAX,
     FAULTS_MAX,
-    JOBS_MAX,
     MUTED_MAX,
     IncidentCard,
     NodeCard,
     Trait,
 )
-from streams.remediation.telling import keep
 
 # From this branch on NVIDIA's driver announces recovery steps (Xid catalogue, Xid 154).
 _ANNOUNCES_FROM: Final = 565
-# How long the driver's announcement holds for the faults near it (NVIDIA's Xid catalogue, Xid 154).
-ANNOUNCED_FOR_MS: Final = 30_000
 # A check that failed when a person put the node back does not call for anything before that (contract: 24 hours).
 MUTED_FOR_MS: Final = DAY_MS
 # While an incident is open, its node is watched; the word is given anew with each command.
 WATCHED_MS: Final = 7 * DAY_MS
-# A verdict comes five minutes after the end; what the last incident covered so long before is the same story.
-_STORY_MS: Final = 15 * MINUTE_MS
 _ROLES: Final = {"root": 2, "unexpected": 1, "trend": 0}
 _BY_TOOL: Final = ("timeout", "error", "missing")
 
@@ -78,7 +72,7 @@ def opened(desk: Desk, node: str, trait: Trait) -> None:
     card = desk.node(node)
     if card.muted.get(trait.key, 0) > desk.now_ms:
         return
-    traits = (*(t for t in card.traits if t.key != trait.key), trait)
+    traits = (*(t for t in announcing.without_echoes(card, trait) if t.key != trait.key), trait)
     kept = traits[-FAULTS_MAX:]
     fleet.keep(desk, replace(card, traits=kept, overflow=card.overflow + len(traits) - len(kept)))
     taken_up(desk, node, trait)
@@ -148,10 +142,8 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
     )
     if desk.incident(incident.id) is not None:
         incident = replace(incident, id=stable_id(incident.id, desk.learnt_ms))
-    routed = _routed(desk, incident, card)
-    if routed is None:
-        return None
-    return _begun(desk, card, routed)
+    begun = routed(desk, incident, card)
+    return None if begun is None else _begun(desk, card, begun)
 
 
 def _begun(desk: Desk, card: NodeCard, incident: IncidentCard) -> IncidentCard:
@@ -200,11 +192,13 @@ def watched_until_ms(desk: Desk, node: str) -> int:
     return desk.now_ms + WATCHED_MS if card.incident is not None or card.taken else 0
 
 
-def _routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | None = None) -> IncidentCard | None:
+def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | None = None) -> IncidentCard | None:
     """Return the incident on the route of the worst that is wrong, or of `by`; None: none, or it is recovered."""
     worst = by or worst_of(card.traits)
     incident = replace(incident, cause=worst.cause, device=device_of(worst.device))
     repairs = earlier_repairs(desk, incident, card)
+    if announcing.announced_for(card, worst) == "none":
+        return None
     trouble = replace(
         trouble_of(worst, card),
         returns=len(repairs),
@@ -212,8 +206,6 @@ def _routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | N
         times=1 + earlier_times(desk, incident, card),
         jobs=len(incident.harmed),
     )
-    if trouble.hint == "none" and card.announced == "none":
-        return None
     route = desk.policy.route(trouble)
     if route is None:
         return None
@@ -241,7 +233,6 @@ def _routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | N
 def trouble_of(trait: Trait, card: NodeCard) -> Trouble:
     """Return what a route is chosen by; a step that the driver announced near it overrides the catalogue's hint."""
     facts = card.facts
-    is_announced = bool(card.announced) and abs(card.announced_ms - trait.since_ms) <= ANNOUNCED_FOR_MS
     return Trouble(
         origin=trait.origin,
         cause=trait.cause,
@@ -250,7 +241,7 @@ def trouble_of(trait: Trait, card: NodeCard) -> Trouble:
         severity=trait.severity,
         fatal=trait.fatal,
         fault=trait.fault,
-        hint=card.announced if is_announced else trait.hint,
+        hint=announcing.announced_for(card, trait) or trait.hint,
         rule=trait.rule,
         family=trait.family,
         pool=None if facts is None else facts.pool,
@@ -272,8 +263,8 @@ def _joined(desk: Desk, incident: IncidentCard, trait: Trait) -> IncidentCard:
     if incident.repaired_by is not None:
         return incident
     if _confirms(incident, trait):
-        return _routed(desk, incident, card, by=trait) or incident
-    return incident if worst_of(card.traits).key != trait.key else _routed(desk, incident, card) or incident
+        return routed(desk, incident, card, by=trait) or incident
+    return incident if worst_of(card.traits).key != trait.key else routed(desk, incident, card) or incident
 
 
 def _confirms(incident: IncidentCard, trait: Trait) -> bool:
@@ -286,19 +277,27 @@ def _confirms(incident: IncidentCard, trait: Trait) -> bool:
 
 
 def announced(desk: Desk, word: Announced) -> None:
-    """Let the step that the driver announces decide: the one it asks for, or none where it has recovered."""
-    card = fleet.keep(desk, replace(desk.node(word.node), announced=word.hint, announced_ms=word.at_ms))
+    """Let the step that the driver announces decide: the one it asks for, or none where it has recovered.
+
+    Where nothing else says why, the announcement is what is wrong with the node.
+    """
+    card = fleet.keep(desk, announcing.noted(desk.node(word.node), word))
+    about = announcing.explained_by(card, word)
     incident = desk.incident(card.incident)
-    if incident is None or not incident.node or not card.traits:
-        return
-    near = [t for t in card.traits if abs(t.since_ms - word.at_ms) <= ANNOUNCED_FOR_MS]
-    if not near:
-        return
     if word.hint == "none":
-        fleet.keep(desk, replace(card, traits=tuple(t for t in card.traits if t not in near)))
-        advance(desk, incident)
-    elif incident.repaired_by is None:
-        advance(desk, _routed(desk, incident, card) or incident)
+        _recovered(desk, card, about, word)
+    elif not about:
+        if announcing.calls_for(word.hint):
+            opened(desk, word.node, announcing.trait_of(card, word))
+    elif incident is not None and incident.node and incident.repaired_by is None:
+        advance(desk, routed(desk, incident, card) or incident)
+
+
+def _recovered(desk: Desk, card: NodeCard, about: tuple[Trait, ...], word: Announced) -> None:
+    """Take off the node what its driver says is over: the faults near it, and what it asked for before."""
+    asked = (trait for trait in card.traits if announcing.is_taken_back(trait, word))
+    for trait in (*about, *asked):
+        cleared(desk, card.node, trait.key, max(trait.since_ms, word.at_ms))
 
 
 def intervened(desk: Desk, word: Intervened) -> None:
@@ -319,77 +318,3 @@ def intervened(desk: Desk, word: Intervened) -> None:
         close(desk, incident, f"put back by {word.actor}", remember=bool(incident.harmed))
     else:
         common.left(desk, incident, word.node)
-
-
-def judged(desk: Desk, verdict: JobVerdict) -> None:
-    """Let a settled verdict speak: it joins its node's incident, or opens one where nothing else would."""
-    card = desk.node(verdict.node)
-    incident = desk.incident(card.incident)
-    attempt = f"{verdict.job_id}/{verdict.attempt}"
-    if verdict.withdrawn:
-        _taken_back(desk, verdict.node, attempt)
-    elif incident is not None:
-        _costs(desk, incident, verdict, attempt)
-    elif verdict.basis == "established" and _is_covered(card, verdict):
-        cost_a_job(desk, card)
-    elif verdict.basis == "established":
-        _speaks(desk, card, _said(verdict, attempt))
-
-
-def _costs(desk: Desk, incident: IncidentCard, verdict: JobVerdict, attempt: str) -> None:
-    """Note that a job was lost to an open incident's node, which may ask for more than was done so far."""
-    established = verdict.basis == "established"
-    incident = replace(incident, jobs=_with(incident.jobs, attempt))
-    if established:
-        incident = replace(incident, harmed=_with(incident.harmed, attempt))
-    card = desk.node(verdict.node)
-    if not established or not incident.node or not card.traits or card.taken or incident.repaired_by is not None:
-        keep(desk, incident)
-        return
-    routed = advance(desk, _routed(desk, incident, card) or incident)
-    if routed.stage != "closed" and not _takes(desk, routed):
-        _speaks(desk, card, replace(_said(verdict, attempt), severity=min(100, routed.severity + 1)))
-
-
-def _with(known: tuple[str, ...], attempt: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*known, attempt)))[:JOBS_MAX]
-
-
-def _takes(desk: Desk, incident: IncidentCard) -> bool:
-    """Return whether a step on the incident's way keeps work away from its node."""
-    return any(rung.action in TAKING for rung in desk.policy.ladders.get(incident.ladder, ()))
-
-
-def _speaks(desk: Desk, card: NodeCard, trait: Trait) -> None:
-    """Take up what a verdict says of a node, where the policy has something to be done about it."""
-    route = desk.policy.route(trouble_of(trait, card))
-    if route is not None and desk.policy.ladders.get(route.ladder):
-        opened(desk, card.node, trait)
-
-
-def _is_covered(card: NodeCard, verdict: JobVerdict) -> bool:
-    """Return whether an earlier incident of the node was about what the verdict says."""
-    return card.covered_from_ms - _STORY_MS <= verdict.ended_ms <= card.covered_to_ms + MINUTE_MS
-
-
-def _said(verdict: JobVerdict, attempt: str) -> Trait:
-    return Trait(
-        id=attempt,
-        key=f"verdict:{verdict.rule}:{verdict.code}",
-        fault=f"verdict:{verdict.rule}",
-        cause=verdict.code,
-        cause_class=verdict.cause_class,
-        role="root",
-        severity=1,
-        since_ms=verdict.ended_ms,
-        evidence=verdict.evidence[0] if verdict.evidence else attempt,
-        origin="verdict",
-        rule=verdict.rule,
-        device=verdict.device,
-    )
-
-
-def _taken_back(desk: Desk, node: str, attempt: str) -> None:
-    for trait in desk.node(node).traits:
-        if trait.origin == "verdict" and trait.id == attempt:
-            cleared(desk, node, trait.key, desk.now_ms)

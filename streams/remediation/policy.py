@@ -14,7 +14,7 @@ Wait = Literal["now", "persists", "idle", "vacant"]
 # Those that last as long as the trouble is tolerated, and those for a node without jobs.
 LASTING: Final[frozenset[Wait]] = frozenset({"persists", "vacant"})
 VACANT: Final[frozenset[Wait]] = frozenset({"idle", "vacant"})
-Origin = Literal["condition", "verdict", "finding", "common"]
+Origin = Literal["condition", "announced", "verdict", "finding", "common"]
 Mode = Literal["live", "shadow"]
 Return = Literal["verified", "person"]
 
@@ -34,13 +34,19 @@ REPAIRS: Final[frozenset[Action]] = frozenset(
 _ACCELERATOR: Final = ("gpu", "fabric", "driver")
 
 
+def is_of_accelerator(cause: str) -> bool:
+    """Return whether a cause is the accelerators' and not the host's."""
+    return cause.partition(".")[0] in _ACCELERATOR
+
+
 class Trouble(Struct, frozen=True):
     """What a route is chosen by. `fault` is `kind:code`; `returns`: how often the same was repaired here before,
     `incidents`: how many of any kind the machine had in the last weeks that cost a job or took a repair.
     `times`: how often the same came here within a day, with this one; `jobs`: how many jobs it has cost, by verdicts
     that are established.
 
-    `rule`: the rule of the verdict, or the kind of the finding, that is all there is; `job_gpus`: what runs there.
+    `rule`: the rule of the verdict, the kind of the finding, or the step that the driver announced (sub-codes of Xid
+    154), where that is all there is; `job_gpus`: what runs there.
     """
 
     origin: Origin
@@ -63,7 +69,7 @@ class Trouble(Struct, frozen=True):
     @property
     def is_accelerator(self) -> bool:
         """Return whether it is the accelerators' and not the host's."""
-        return self.cause.partition(".")[0] in _ACCELERATOR
+        return is_of_accelerator(self.cause)
 
 
 class Match(Struct, frozen=True):

@@ -19,6 +19,7 @@ from streams.remediation.policy import (
     Limits,
     Match,
     Mode,
+    Origin,
     Policy,
     Return,
     Route,
@@ -101,7 +102,7 @@ class _Step(_Strict):
 
 
 class _Match(_Strict):
-    origins: tuple[Literal["condition", "verdict", "finding", "common"], ...] = ()
+    origins: tuple[Origin, ...] = ()
     faults: Words = ()
     causes: Words = ()
     roles: tuple[Literal["root", "trend", "unexpected"], ...] = ()

@@ -30,7 +30,7 @@ from faultlens.internal import (
 )
 from streams.context import Context, apply_change
 from streams.processor import Effects, Emit, Shelf
-from streams.remediation import common, controls, fleet, hanging, incidents, issuing
+from streams.remediation import announcing, common, controls, fleet, hanging, incidents, issuing, verdicts
 from streams.remediation.climbing import advance, followed
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
@@ -206,10 +206,12 @@ def _on_condition(desk: Desk, event: Event, data: Condition) -> None:
 
 def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
     card = desk.node(data.node)
-    gone = data.state == "removed"
+    gone, over = data.state == "removed", announcing.over_by_boot(card, data)
     card = replace(card, facts=data, taken=card.taken and not gone, traits=() if gone else card.traits)
     fleet.keep(desk, card)
-    incident = desk.incident(card.incident)
+    for key in over:
+        incidents.cleared(desk, data.node, key, desk.now_ms)
+    incident = desk.incident(desk.node(data.node).incident)
     if incident is None:
         return
     if gone:
@@ -228,7 +230,7 @@ def _on_announced(desk: Desk, event: Event, data: Announced) -> None:
 
 
 def _on_verdict(desk: Desk, event: Event, data: JobVerdict) -> None:
-    incidents.judged(desk, data)
+    verdicts.judged(desk, data)
 
 
 def _on_trouble(desk: Desk, event: Event, data: JobTrouble) -> None:

@@ -26,6 +26,7 @@ RECENT_MAX: Final = 256
 WAITING_MAX: Final = 1_000
 SEEN_BYTES: Final = 8 * 512
 EXCLUDED_MAX: Final = 16
+STEPS_MAX: Final = 16
 # Contract: a command that did not start or end in time is closed so long after that.
 OVERDUE_MS: Final = 60 * SECOND_MS
 # What is over is kept for results that come late and for questions about it.
@@ -70,12 +71,20 @@ class Seat(Struct, frozen=True, omit_defaults=True, gc=False):
     shadow: bool = False
 
 
+class NodeStep(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A step that the driver announced for a device, and when."""
+
+    hint: str
+    at_ms: int
+    device: DeviceRef | None = None
+
+
 class NodeCard(Struct, frozen=True, omit_defaults=True, tag="node"):
     """A node. `taken`: we keep it from work; `muted`: faults that a person looked past, until when.
 
     `incident`: the open one that it is in; `command`: the open command that concerns it, and `taking`: what that is
-    about to take. `announced`: the step that its driver asked for last, and when. The last incident covered what
-    happened in [covered_from_ms, covered_to_ms).
+    about to take. `steps`: what its driver asked for last, by device. The last incident covered what happened in
+    [covered_from_ms, covered_to_ms).
     """
 
     cluster: str
@@ -88,8 +97,7 @@ class NodeCard(Struct, frozen=True, omit_defaults=True, tag="node"):
     taken: bool = False
     excluded: tuple[int, ...] = ()
     muted: dict[str, int] = {}
-    announced: str = ""
-    announced_ms: int = 0
+    steps: tuple[NodeStep, ...] = ()
     covered_from_ms: int = 0
     covered_to_ms: int = 0
     seat: Seat = Seat()

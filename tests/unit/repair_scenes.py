@@ -57,9 +57,10 @@ class Repairs:
     def _at(self, at_ms: int, what: Any) -> None:
         heapq.heappush(self._due, (at_ms, next(self._order), what))
 
-    def at(self, minute: float, data: Data, source: str = "bridge/x") -> Repairs:
-        """Let somebody say something."""
-        self._at(T0 + round(minute * MINUTE_MS), lambda: self._say(data, source))
+    def at(self, minute: float, data: Data, source: str = "bridge/x", *, happened: float | None = None) -> Repairs:
+        """Let somebody say something; `happened`: the minute that it is about, where that is long ago."""
+        time_ms = None if happened is None else T0 + round(happened * MINUTE_MS)
+        self._at(T0 + round(minute * MINUTE_MS), lambda: self._say(data, source, time_ms))
         return self
 
     def fault(self, minute: float, node: str, code: str, *, check: str = "", gpu: int = 0, **more: Any) -> Repairs:
@@ -133,8 +134,8 @@ class Repairs:
             self._say(data, f"agent/{name}")
         self._at(self._now_ms + MINUTE_MS, lambda: self._report(name))
 
-    def _say(self, data: Data, source: str) -> None:
-        event = event_of(data, source=source, id_=f"e{next(self._order)}", time_ms=self._now_ms)
+    def _say(self, data: Data, source: str, time_ms: int | None = None) -> None:
+        event = event_of(data, source=source, id_=f"e{next(self._order)}", time_ms=time_ms or self._now_ms)
         self._pump.take(Entry("scene", 1, encode(event), event, arrived_ms=self._now_ms), event)
 
     def _from_pump(self, sent: Sent, at_ms: int) -> None:
