@@ -20,6 +20,7 @@ from streams.remediation.record import IncidentCard, NodeCard
 # Telling people and looking on need nobody's leave.
 _HARMLESS: Final = frozenset({"watch", "open_ticket"})
 _BY_PEOPLE: Final = ("held by", "kept by", "paused by", "in maintenance")
+_BY_CAP: Final = "cap of"
 # A lane's count of nodes that is older than this says nothing of now.
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
 
@@ -47,6 +48,11 @@ class Step(Struct, frozen=True):
 def is_by_people(why: str) -> bool:
     """Return whether it is people who stand in the way: they need not be told of it."""
     return why.startswith(_BY_PEOPLE)
+
+
+def is_for_room(why: str) -> bool:
+    """Return whether a cap stands in the way: somebody else's return ends that."""
+    return why.startswith(_BY_CAP)
 
 
 def obstacle(desk: Desk, step: Step) -> str | None:

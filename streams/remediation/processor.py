@@ -34,6 +34,7 @@ from streams.remediation import announcing, common, controls, fleet, hanging, in
 from streams.remediation.climbing import advance, followed
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
+from streams.remediation.gates import is_for_room
 from streams.remediation.policy import Policy
 from streams.remediation.record import (
     SEEN_BYTES,
@@ -51,7 +52,7 @@ from streams.remediation.record import (
 _ROLES: Final = frozenset({"root", "unexpected", "trend"})
 _OPEN: Final = frozenset({"accepted", "started"})
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
-# Of those that wait for capacity, so many are looked at when some comes back.
+# Of those that wait for room in a cap, so many are looked at when some comes back.
 _AT_ONCE: Final = 32
 
 
@@ -135,7 +136,7 @@ def _settled(desk: Desk) -> Effects:
             _left_behind(desk, desk.cleared.pop(0))
     if desk.freed:
         desk.freed = False
-        _look_at_waiting(desk, _AT_ONCE)
+        _look_at_waiting(desk, for_room=True)
     return desk.effects()
 
 
@@ -167,17 +168,21 @@ def _move(desk: Desk, incident: IncidentCard) -> None:
         advance(desk, incident)
 
 
-def _look_at_waiting(desk: Desk, most: int) -> None:
-    """Look again at incidents that wait, the longest waiting first; those that wait no more leave the queue."""
-    waiting = desk.own().waiting
-    for incident_id in waiting[:most]:
-        incident = desk.incident(incident_id)
-        if incident is not None and incident.stage != "closed":
-            _move(desk, incident)
-    still = [name for name in waiting if (i := desk.incident(name)) is not None and i.waits is not None]
+def _look_at_waiting(desk: Desk, *, for_room: bool = False) -> None:
+    """Look again at incidents that wait, the worst first; those that wait no more leave the queue.
+
+    `for_room`: only at those that a cap holds back, and at no more than can be looked at in one step.
+    """
+    waiting = [i for name in desk.own().waiting if (i := desk.incident(name)) is not None and i.waits is not None]
+    waiting.sort(key=lambda i: (-i.severity, i.waits_ms, i.id))
+    chosen = [i for i in waiting if is_for_room(i.waits or "")][:_AT_ONCE] if for_room else waiting
+    for incident in chosen:
+        if (as_it_stands := desk.incident(incident.id)) is not None and as_it_stands.stage != "closed":
+            _move(desk, as_it_stands)
     own = desk.own()
-    if tuple(still) != own.waiting:
-        desk.put(replace(own, waiting=tuple(still)))
+    still = tuple(name for name in own.waiting if (i := desk.incident(name)) is not None and i.waits is not None)
+    if still != own.waiting:
+        desk.put(replace(own, waiting=still))
 
 
 # --- records -------------------------------------------------------------------------------------------
@@ -245,7 +250,7 @@ def _on_census(desk: Desk, event: Event, data: LaneCensus) -> None:
 
 def _on_control(desk: Desk, event: Event, data: OperatorControl) -> None:
     desk.put(controls.noted(controls.lapsed(desk.own(), desk.now_ms), data, desk.now_ms))
-    _look_at_waiting(desk, len(desk.own().waiting))
+    _look_at_waiting(desk)
 
 
 def _on_platform(desk: Desk, event: Event, data: PlatformIncident | PlatformRollout | PlatformMaintenance) -> None:
@@ -260,7 +265,7 @@ def _on_platform(desk: Desk, event: Event, data: PlatformIncident | PlatformRoll
     desk.put(replace(own, context=apply_change(own.context, change, arrived_ms=desk.now_ms)))
     if isinstance(data, PlatformIncident):
         common.explained(desk, data)
-    _look_at_waiting(desk, len(own.waiting))
+    _look_at_waiting(desk)
 
 
 def _on_result(desk: Desk, event: Event, data: RemediationResult) -> None:
@@ -318,6 +323,6 @@ def _due(desk: Desk, card: Card) -> None:
             _ended(desk, issuing.overdue(desk, card))
     elif isinstance(card, ClusterCard):
         desk.put(controls.lapsed(card, desk.now_ms))
-        _look_at_waiting(desk, len(card.waiting))
+        _look_at_waiting(desk)
     elif isinstance(card, HungJob | Machine | Recent):
         desk.drop(key_of(card))

@@ -105,6 +105,13 @@ def test_one_node_of_ten_may_be_out_and_the_next_one_waits_for_it() -> None:
     assert scene.minute_of("n7", "block_new_work") > scene.minute_of("n3", "return_to_service")
 
 
+def test_of_nodes_that_wait_for_room_the_worst_is_the_next_however_long_the_others_wait() -> None:
+    scene = Repairs(10).fault(5, "n3", "79", check="gpu_count")
+    scene.fault(6, "n7", "109").fault(7, "n8", "95", check="ecc").fault(8, "n2", "109").run(90)
+    taken = [c.node for c in scene.commands if c.action == "block_new_work"]
+    assert taken == ["n3", "n8", "n7", "n2"], "of two that are as bad the one that has waited longer"
+
+
 def test_planned_maintenance_counts_in_the_budget() -> None:
     scene = Repairs(10)
     scope = Scope(nodes=("n0",))
