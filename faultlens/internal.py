@@ -265,7 +265,8 @@ class NodeFacts(Data, frozen=True):
     """Where a node stands, for remediation: sent when any of it changes, and with each report while it is watched.
 
     `command_id`: the command of ours that it is held back by; `actor`: whoever else holds it back. `report_ms`: its
-    newest report. `jobs` (job/attempt) and `gpus_held` are told while the node is watched.
+    newest report. `jobs` (job/attempt) and `gpus_held` are told while the node is watched. `gpus`: what its inventory
+    tells its GPUs apart by wherever they are (UUID, else serial).
     """
 
     node: str
@@ -288,6 +289,7 @@ class NodeFacts(Data, frozen=True):
     actor: str | None = None
     jobs: tuple[str, ...] = ()
     gpus_held: int = 0
+    gpus: tuple[str, ...] = ()
 
 
 class Intervened(Data, frozen=True):

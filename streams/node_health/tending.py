@@ -20,6 +20,7 @@ from streams.processor import Effects, Emit
 
 _US: Final = "faultlens"
 JOBS_TOLD: Final = 32
+GPUS_TOLD: Final = 32
 # What a repair of ours may have cured although no check vouches for it (contract, "Open conditions").
 _WHOLE_NODE: Final = frozenset({"reboot", "power_cycle", "replace"})
 # The evidence window opens so long before the first sign of trouble (contract).
@@ -71,6 +72,7 @@ def _facts(record: NodeRecord) -> NodeFacts:
         actor=next((act.actor for act in acts if act.command_id is None), None),
         jobs=tuple(list(record.held)[:JOBS_TOLD]) if watched else (),
         gpus_held=sum(held.gpus for held in record.held.values()) if watched else 0,
+        gpus=tuple(name for device in record.devices if (name := device.uuid or device.serial))[:GPUS_TOLD],
     )
 
 

@@ -13,8 +13,9 @@ from faultlens.internal import NodeFacts, Tended
 from streams.context import Open, covers
 from streams.remediation import fleet
 from streams.remediation.climbing import advance
-from streams.remediation.closing import close, family_of
+from streams.remediation.closing import close
 from streams.remediation.desk import Desk
+from streams.remediation.history import family_of
 from streams.remediation.policy import Trouble
 from streams.remediation.record import (
     EVIDENCE_MAX,

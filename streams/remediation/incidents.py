@@ -13,8 +13,9 @@ from faultlens.internal import Announced, Intervened, Observation, Tended
 from streams.node_health.conditions import condition_id
 from streams.remediation import announcing, common, fleet
 from streams.remediation.climbing import advance
-from streams.remediation.closing import close, earlier_incidents, earlier_repairs, earlier_times, family_of
+from streams.remediation.closing import close
 from streams.remediation.desk import Desk
+from streams.remediation.history import earlier_incidents, earlier_repairs, earlier_times, family_of
 from streams.remediation.issuing import device_of
 from streams.remediation.policy import Trouble
 from streams.remediation.record import (
@@ -202,7 +203,7 @@ def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | No
     trouble = replace(
         trouble_of(worst, card),
         returns=len(repairs),
-        incidents=earlier_incidents(desk, card),
+        incidents=earlier_incidents(desk, incident, card),
         times=1 + earlier_times(desk, incident, card),
         jobs=len(incident.harmed),
     )
@@ -298,6 +299,19 @@ def _recovered(desk: Desk, card: NodeCard, about: tuple[Trait, ...], word: Annou
     asked = (trait for trait in card.traits if announcing.is_taken_back(trait, word))
     for trait in (*about, *asked):
         cleared(desk, card.node, trait.key, max(trait.since_ms, word.at_ms))
+
+
+def recognised(desk: Desk, incident: IncidentCard) -> IncidentCard:
+    """Return a node's incident routed anew: what its machine had before is known now that it says who it is."""
+    card = desk.node(incident.node)
+    if not card.traits or incident.repaired_by is not None:
+        return incident
+    return routed(desk, incident, card) or incident
+
+
+def gone(desk: Desk, incident: IncidentCard) -> None:
+    """End the incident of a node that was taken away: hardware that comes back has restarted, and brings its record."""
+    close(desk, replace(incident, repaired_by=incident.repaired_by or "reboot"), "the node is gone")
 
 
 def intervened(desk: Desk, word: Intervened) -> None:

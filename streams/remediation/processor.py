@@ -32,7 +32,6 @@ from streams.context import Context, apply_change
 from streams.processor import Effects, Emit, Shelf
 from streams.remediation import announcing, common, controls, fleet, hanging, incidents, issuing, verdicts
 from streams.remediation.climbing import advance, followed
-from streams.remediation.closing import close
 from streams.remediation.desk import Desk
 from streams.remediation.gates import is_for_room
 from streams.remediation.policy import Policy
@@ -212,6 +211,7 @@ def _on_condition(desk: Desk, event: Event, data: Condition) -> None:
 def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
     card = desk.node(data.node)
     gone, over = data.state == "removed", announcing.over_by_boot(card, data)
+    is_known_anew = _hardware(card.facts) != _hardware(data)
     card = replace(card, facts=data, taken=card.taken and not gone, traits=() if gone else card.traits)
     fleet.keep(desk, card)
     for key in over:
@@ -220,10 +220,14 @@ def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
     if incident is None:
         return
     if gone:
-        close(desk, incident, "the node is gone") if incident.node else common.left(desk, incident, data.node)
+        incidents.gone(desk, incident) if incident.node else common.left(desk, incident, data.node)
     elif incident.node:
         hanging.held(desk, data)
-        advance(desk, incident)
+        advance(desk, incidents.recognised(desk, incident) if is_known_anew else incident)
+
+
+def _hardware(facts: NodeFacts | None) -> tuple[str | None, tuple[str, ...]]:
+    return (None, ()) if facts is None else (facts.host_id, facts.gpus)
 
 
 def _on_intervened(desk: Desk, event: Event, data: Intervened) -> None:

@@ -252,8 +252,8 @@ class HungJob(Struct, frozen=True, omit_defaults=True, tag="job"):
 
 
 class Repair(Struct, frozen=True, omit_defaults=True, gc=False):
-    """An incident of a machine that is over: its cause and first fault, when it ended, what ended it, and whether a
-    job was lost to it.
+    """An incident of a machine that is over: its cause and first fault, when it ended, what ended it, whether a job was
+    lost to it, and the GPU that it was about, by its name in the machine's inventory.
     """
 
     cause: str
@@ -261,14 +261,23 @@ class Repair(Struct, frozen=True, omit_defaults=True, gc=False):
     by: Action | None = None
     fault: str = ""
     harmed: bool = False
+    device: str = ""
 
 
 class Machine(Struct, frozen=True, omit_defaults=True, tag="machine"):
-    """What a machine or a GPU had in the last weeks, by what stays with it when names change."""
+    """What a machine or a GPU had in the last weeks, by what stays with it when names change.
+
+    Of a machine: the GPUs in it, and whether it says itself which one it is (`identified`). Of a GPU: the machine that
+    it was in at `seen_ms`, when that was last in trouble.
+    """
 
     cluster: str
     name: str
     repairs: tuple[Repair, ...] = ()
+    gpus: tuple[str, ...] = ()
+    identified: bool = False
+    inside: str = ""
+    seen_ms: int = 0
 
 
 Card = NodeCard | ScopeCount | IncidentCard | CommandCard | ClusterCard | Recent | Machine | HungJob
@@ -360,5 +369,5 @@ _DUE: Final[Mapping[type, Callable[[Any], int | None]]] = {
     ClusterCard: _cluster_due,
     Recent: _recent_due,
     HungJob: lambda card: card.heard_ms + JOB_KEPT_MS,
-    Machine: lambda card: max((repair.at_ms for repair in card.repairs), default=0) + HISTORY_MS,
+    Machine: lambda card: max((repair.at_ms for repair in card.repairs), default=card.seen_ms) + HISTORY_MS,
 }

@@ -10,8 +10,8 @@ from faultlens.clock import MINUTE_MS
 from faultlens.internal import JobVerdict
 from streams.remediation import incidents
 from streams.remediation.climbing import advance
-from streams.remediation.closing import cost_a_job
 from streams.remediation.desk import Desk
+from streams.remediation.history import cost_a_job
 from streams.remediation.policy import TAKING
 from streams.remediation.record import JOBS_MAX, IncidentCard, NodeCard, Trait
 from streams.remediation.telling import keep
