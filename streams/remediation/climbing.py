@@ -98,7 +98,7 @@ def _climb(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[Incident
     step = Step(incident, card, rung, issuing.command_id_of(incident, _target(incident, card), rung.action))
     if _is_left_out(desk, incident, rung) or controls.denied(desk.own(), step.aim, desk.now_ms) is not None:
         return _next(incident), True
-    due_ms = max(incident.not_before_ms, incident.first_ms + incident.tolerance_ms if rung.wait in LASTING else 0)
+    due_ms = max(incident.not_before_ms, _lasted_ms(incident, card, rung))
     if desk.now_ms < due_ms:
         return replace(incident, due_ms=due_ms, waits=None), False
     why = obstacle(desk, step)
@@ -106,6 +106,14 @@ def _climb(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[Incident
         return _waiting(desk, step, why)
     incident = replace(issuing.issue(desk, step), waits=None, waits_ms=0, due_ms=None)
     return (_as_if_done(incident, rung), True) if incident.mode == "shadow" else (incident, False)
+
+
+def _lasted_ms(incident: IncidentCard, card: NodeCard, rung: Rung) -> int:
+    """Return when the trouble will have lasted long enough for the rung: work on a node shows that it lived then."""
+    if rung.wait not in LASTING:
+        return 0
+    since_ms = max(incident.first_ms, card.worked_ms) if rung.wait == "vacant" else incident.first_ms
+    return since_ms + incident.tolerance_ms
 
 
 def _at_the_top(desk: Desk, incident: IncidentCard, *, taught: bool) -> tuple[IncidentCard, bool]:

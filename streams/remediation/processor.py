@@ -212,6 +212,8 @@ def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
     card = desk.node(data.node)
     gone, over = data.state == "removed", announcing.over_by_boot(card, data)
     is_known_anew = _hardware(card.facts) != _hardware(data)
+    if card.facts is not None and card.facts.jobs:
+        card = replace(card, worked_ms=desk.learnt_ms)
     card = replace(card, facts=data, taken=card.taken and not gone, traits=() if gone else card.traits)
     fleet.keep(desk, card)
     for key in over:

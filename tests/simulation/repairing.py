@@ -9,12 +9,14 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from itertools import count
 
 from faultlens import topics
 from faultlens.arrival import Entry
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, moment_of, parse_moment
-from faultlens.codec import Event, encode, event_of
+from faultlens.codec import Event, event_of
 from faultlens.events import (
     Check,
     ControlScope,
@@ -34,13 +36,14 @@ from faultlens.events import (
 from faultlens.local_pump import Pump
 from faultlens.local_roles import load_roles
 from streams.remediation.record import CommandCard, IncidentCard, NodeCard
-from streams.runtime.records import Record, Sent
+from streams.runtime.records import Record, Role, Sent
 from streams.runtime.task import Task
 from tests.simulation.workshop import RESTARTS, Counted, Lane, Machine
 
 T0 = parse_moment("2026-11-23T00:00:00Z")
 CLUSTER = "c1"
-REPORT_MS = 10 * MINUTE_MS
+REPORT_MS = 20 * MINUTE_MS
+COUNT_MS = 5 * MINUTE_MS
 TICK_MS = 30 * SECOND_MS
 CHECKS = {"gpu_count": "gpu", "driver_responds": "driver", "ecc": "gpu", "ib_links": "nic", "host_memory": "memory"}
 # What breaks: the fault, the check that fails while it lasts, and the actions that mend it; without any, only a person.
@@ -54,6 +57,7 @@ FAULTS = (
     ("nic", "link_down", "ib_links", ()),
     ("host_memory", "uncorrectable", "host_memory", ("replace",)),
 )
+PASSED = tuple(Check(name, component, "pass") for name, component in CHECKS.items())  # type: ignore[arg-type]
 ROLES = {role.name: role for role in load_roles()}
 
 
@@ -70,7 +74,7 @@ class Story:
         self.incidents: dict[str, Incident] = {}
         self.lane = Lane(ROLES["remediation"])
         self._offsets = dict.fromkeys(topics.TOPICS, 0)
-        self._pump = Pump([Task(ROLES["node"]), Task(ROLES["context"])], self._from_pump)
+        self._pump = Pump([Task(_counted_rarely(ROLES["node"])), Task(ROLES["context"])], self._from_pump)
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._ids = count()
@@ -114,7 +118,7 @@ class Story:
                 self.counted.heard(data)
                 self._to_lane(topics.REMEDIATION_RESULTS, event)
                 continue
-            self._pump.take(Entry("story", 1, encode(event), event, arrived_ms=self.now_ms), event)
+            self._pump.take(Entry("story", 1, b"", event, arrived_ms=self.now_ms), event)
             topic = topics.TYPES[event.type].topic
             if topic == topics.PLATFORM_EVENTS:
                 self._to_lane(topic, event)
@@ -146,13 +150,7 @@ class Story:
 
     def _reports(self, machine: Machine) -> None:
         if self.now_ms >= self.deaf_until_ms and self.now_ms >= machine.gone_until_ms:
-            failing = {broken[2] for broken in machine.broken.values()}
-            device = {broken[2]: gpu for gpu, broken in machine.broken.items()}
-            checks = tuple(
-                Check(name, component, "fail" if name in failing else "pass", device.get(name))  # type: ignore[arg-type]
-                for name, component in CHECKS.items()
-            )
-            good = 8 - len(machine.broken)
+            good, checks = 8 - len(machine.broken), _checks(machine) if machine.broken else PASSED
             self.say(
                 NodeHealth(
                     machine.name, CLUSTER, REPORT_MS / 1000, 8, 0 if machine.blocked else good, checks, "gpu",
@@ -319,3 +317,18 @@ class Story:
 
     def unended(self) -> list[CommandCard]:
         return [card for card in self.lane.cards(CommandCard) if not card.ended_ms]
+
+
+def _counted_rarely(role: Role) -> Role:
+    """Return the role with its nodes counted as often as they can have changed, not each minute."""
+    processor = copy(role.processor)
+    processor.survey_every_ms = COUNT_MS
+    return replace(role, processor=processor)
+
+
+def _checks(machine: Machine) -> tuple[Check, ...]:
+    device = {broken[2]: gpu for gpu, broken in machine.broken.items()}
+    return tuple(
+        Check(name, component, "fail" if name in device else "pass", device.get(name))  # type: ignore[arg-type]
+        for name, component in CHECKS.items()
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from faultlens.events import RemediationCommand, RemediationResult
 from streams.runtime.records import Record, Role, Sent
-from streams.runtime.state import EncodedStates, KeptCodec
+from streams.runtime.state import Kept, KeptCodec, MemoryStates
 from streams.runtime.task import Task
 
 RESTARTS = ("reboot", "power_cycle", "replace")
@@ -36,20 +36,31 @@ class Machine:
 
 
 class Lane:
-    """The remediation lane: records in, whole batches out; a crash loses what was not written."""
+    """The remediation lane: records in, whole batches out; a crash loses what was not written.
+
+    What was written is encoded and read back when it is needed: after a crash. What stands as it did when it was read
+    back last is not read again.
+    """
 
     def __init__(self, role: Role) -> None:
         self._role = role
         self._codec = KeptCodec(role.processor.state_type)
-        self._kept: dict[str, bytes] = {}
+        self._written: dict[str, Kept] = {}
+        self._read: dict[str, Kept] = {}
+        self._unread: dict[str, None] = {}
         self.task = self._loaded(None)
         self._lane = self.task.lane
         self._since: list[Record | int] = []
 
     def _loaded(self, lane: Any) -> Task:
-        states = EncodedStates(self._codec)
-        for key, raw in self._kept.items():
-            states.put(key, self._codec.decode(raw))
+        for key in self._unread:
+            if key in self._written:
+                self._read[key] = self._codec.decode(self._codec.encode(self._written[key]))
+            else:
+                self._read.pop(key, None)
+        self._unread.clear()
+        states = MemoryStates()
+        states._kept.update(self._read)
         return Task(self._role, states=states, lane=lane)
 
     def take(self, record: Record) -> None:
@@ -63,10 +74,11 @@ class Lane:
     def commit(self) -> list[Sent]:
         batch = self.task.seal()
         for key, kept in batch.changed.items():
+            self._unread[key] = None
             if kept is None:
-                self._kept.pop(key, None)
+                self._written.pop(key, None)
             else:
-                self._kept[key] = self._codec.encode(kept)
+                self._written[key] = kept
         self._lane, self._since = batch.lane, []
         return batch.sent
 
@@ -81,7 +93,7 @@ class Lane:
         return [kept.state for _, kept in self.task.states.items() if isinstance(kept.state, kind)]
 
     def sizes(self) -> list[int]:
-        return [len(raw) for raw in self._kept.values()]
+        return [len(self._codec.encode(kept)) for kept in self._written.values()]
 
 
 class Counted:
