@@ -18,6 +18,7 @@ from actuators import Actuator, Worker
 from actuators.dry_run import DryRun
 from actuators.ledger import Ledger
 from actuators.node import Node, Programs
+from actuators.power import Power, load_power
 from actuators.slurm import Slurm
 from actuators.webhook import Bundle, Webhook
 from actuators.worker import Duty
@@ -121,6 +122,48 @@ def kubernetes(  # noqa: PLR0913 - as above
         if "exclude_device" not in acting.actions:
             typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
         _serve(acting, _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+
+
+@app.command()
+def nvsentinel(  # noqa: PLR0913 - as above
+    *,
+    cluster: ClusterOption,
+    kubeconfig: KubeconfigOption = None,
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+    sole: SoleOption = False,
+    log_format: LogOption = "auto",
+) -> None:
+    """Hand GPU resets, restarts and replacements to NVSentinel's janitor, and follow them to their end."""
+    try:
+        from actuators.kubernetes_api import KubernetesApi  # noqa: PLC0415 - needs the client
+        from actuators.nvsentinel import NvSentinel  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
+    acting = NvSentinel(KubernetesApi(None if kubeconfig is None else str(kubeconfig)), sleep=time.sleep)
+    _serve(acting, _Place("nvsentinel", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+
+
+@app.command()
+def power(  # noqa: PLR0913 - as above
+    *,
+    cluster: ClusterOption,
+    controllers: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="How management controllers are reached, in YAML."),
+    ],
+    commands: CommandsOption = None,
+    brokers: Brokers = None,
+    out: Out = None,
+    ledger: LedgerOption = None,
+    sole: SoleOption = False,
+    log_format: LogOption = "auto",
+) -> None:
+    """Restart machines and cycle their power by their management controllers (Redfish)."""
+    acting = Power(load_power(controllers), sleep=time.sleep)
+    _serve(acting, _Place("power", cluster, commands, brokers, out, ledger, sole=sole), log_format)
 
 
 @app.command()

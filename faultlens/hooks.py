@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ssl import SSLContext
 from typing import Any
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 
 class _Stays(HTTPRedirectHandler):
@@ -13,6 +14,9 @@ class _Stays(HTTPRedirectHandler):
         return None
 
 
-def open_hook(request: Request, *, timeout: float) -> Any:
-    """Return the open answer to a call; errors are those of `urllib.request.urlopen`, and a redirect is one."""
-    return build_opener(_Stays).open(request, timeout=timeout)
+def open_hook(request: Request, *, timeout: float, tls: SSLContext | None = None) -> Any:
+    """Return the open answer to a call; errors are those of `urllib.request.urlopen`, and a redirect is one.
+
+    `tls`: whom to trust; by default whom the system trusts.
+    """
+    return build_opener(_Stays, HTTPSHandler(context=tls)).open(request, timeout=timeout)

@@ -83,8 +83,8 @@ class NodeCard(Struct, frozen=True, omit_defaults=True, tag="node"):
     """A node. `taken`: we keep it from work; `muted`: faults that a person looked past, until when.
 
     `incident`: the open one that it is in; `command`: the open command that concerns it, and `taking`: what that is
-    about to take. `worked_ms`: until when work was seen there. `steps`: what its driver asked for last, by device. The last incident covered what happened in
-    [covered_from_ms, covered_to_ms).
+    about to take. `worked_ms`: until when work was seen there. `steps`: what its driver asked for last, by device. The
+    last incident covered what happened in [covered_from_ms, covered_to_ms).
     """
 
     cluster: str

@@ -1,0 +1,168 @@
+"""A management controller on loopback that answers as DMTF's mockups do, and gets into trouble when it is told to."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+SYSTEM = "/redfish/v1/Systems/437XR1138R2"
+MONITOR = "/redfish/v1/TaskService/TaskMonitors/545"
+INFO = f"{SYSTEM}/ResetActionInfo"
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+KINDS = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
+Answered = tuple[int, Any, dict[str, str]]
+LOGIN = "Basic " + base64.b64encode(b"root:s3cret").decode()
+
+
+@dataclass
+class Machine:
+    """What a machine does when it is looked at: each look is a step of time.
+
+    `goes`: looks until a graceful restart happens; None: never. `comes`: looks until its system runs again. `busy`: so
+    many answers are 503. `tasks`: looks that a reset's task takes; None: it is done at once. `ends`: how a task ends.
+    `changes`: resets that come with an outdated ETag. `denies`: kinds of reset that it will not do.
+    """
+
+    power: str = "On"
+    kinds: tuple[str, ...] | None = KINDS
+    tells_resets: bool = True
+    tells_boot: bool = True
+    by_action_info: bool = False
+    systems: tuple[str, ...] = (SYSTEM,)
+    goes: int | None = 1
+    comes: int = 2
+    busy: int = 0
+    tasks: int | None = None
+    ends: str = "Completed"
+    changes: int = 0
+    denies: tuple[str, ...] = ()
+    resets: int = 0
+    asked: list[str] = field(default_factory=list)
+    calls: int = 0
+    _due: list[tuple[int, str]] = field(default_factory=list)
+    _booting: int = 0
+    _monitored: int = 0
+
+    def look(self) -> None:
+        self._booting = max(0, self._booting - 1)
+        waiting, self._due = self._due, []
+        for looks, kind in waiting:
+            self._happens(kind) if looks <= 0 else self._due.append((looks - 1, kind))
+
+    def reset(self, kind: str) -> None:
+        self.asked.append(kind)
+        if kind != "GracefulRestart":
+            self._due.append((0, kind))
+        elif self.goes is not None:
+            self._due.append((self.goes, kind))
+
+    def _happens(self, kind: str) -> None:
+        self.power = "Off" if kind == "ForceOff" else "On"
+        self.resets += 1
+        self._booting = self.comes
+
+    def answered(self, method: str, path: str, body: dict[str, Any], etag: str | None) -> Answered:
+        if self.busy:
+            self.busy -= 1
+            return 503, _error("The service is busy."), {"Retry-After": "7"}
+        if path == RESET and method == "POST":
+            return self._asked(str(body.get("ResetType")), etag)
+        if path in self.systems:
+            self.look()
+            return 200, self._shown(), {"ETag": f'W/"{self.resets}"'}
+        if path == MONITOR:
+            return self._monitor()
+        found = {
+            "/redfish/v1/Systems": {"Members": [{"@odata.id": name} for name in self.systems]},
+            INFO: {"Parameters": [{"Name": "ResetType", "AllowableValues": list(self.kinds or ())}]},
+        }.get(path)
+        return (404, _error("There is no such resource."), {}) if found is None else (200, found, {})
+
+    def _shown(self) -> dict[str, Any]:
+        action: dict[str, Any] = {"target": RESET}
+        if self.by_action_info:
+            action["@Redfish.ActionInfo"] = INFO
+        elif self.kinds is not None:
+            action["ResetType@Redfish.AllowableValues"] = list(self.kinds)
+        shown = {"PowerState": self.power, "Actions": {"#ComputerSystem.Reset": action}}
+        if self.tells_resets:
+            shown["LastResetTime"] = f"1970-01-01T00:00:{self.resets:02d}Z"
+        if self.tells_boot:
+            running = self.power == "On" and not self._booting
+            shown["BootProgress"] = {"LastState": "OSRunning" if running else "SystemHardwareInitializationComplete"}
+        return shown
+
+    def _asked(self, kind: str, etag: str | None) -> Answered:
+        if self.changes:
+            self.changes -= 1
+            return 412, _error("The ETag is outdated."), {}
+        assert etag == f'W/"{self.resets}"'
+        if kind in self.denies or (self.kinds is not None and kind not in self.kinds):
+            return 400, _error(f"The value {kind} is not allowed."), {}
+        if self.tasks is None:
+            self.reset(kind)
+            return 204, None, {}
+        self._monitored = self.tasks
+        if self.ends == "Completed":
+            self.reset(kind)
+        return 202, {"TaskState": "New"}, {"Location": MONITOR, "Retry-After": "3"}
+
+    def _monitor(self) -> Answered:
+        if self._monitored:
+            self._monitored -= 1
+            return 202, {"TaskState": "Running"}, {"Retry-After": "3"}
+        good = self.ends == "Completed"
+        message = {"Message": "The operation completed." if good else "The fans do not turn."}
+        return 200, {"TaskState": self.ends, "TaskStatus": "OK" if good else "Critical", "Messages": [message]}, {}
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"error": {"code": "Base.1.18.GeneralError", "message": "See details.", "@Message.ExtendedInfo": [
+        {"MessageId": "Base.1.18.GeneralError", "Message": message}]}}  # fmt: skip
+
+
+@contextmanager
+def controller(machine: Machine, *, certificate: Path | None = None) -> Iterator[str]:
+    """Serve the machine's controller on loopback; yield its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _serve(self) -> None:
+            machine.calls += 1
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            if self.headers.get("Authorization") != LOGIN:
+                status, answer, headers = 401, _error("The login is wrong."), {}
+            else:
+                status, answer, headers = machine.answered(self.command, self.path, body, self.headers.get("If-Match"))
+            raw = b"" if answer is None else json.dumps(answer).encode()
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(raw)), "OData-Version": "4.0", **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(raw)
+
+        do_GET = do_POST = _serve  # noqa: N815 - how the server names them
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
