@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from actuators import kubernetes_devices as devices
-from actuators.kubernetes_api import STRATEGIC, Api, Patient, UnreachableError
+from actuators.kubernetes_api import STRATEGIC, Api, Patient, boot_id_of
 from actuators.kubernetes_devices import Effect
 from actuators.programs import one_node
 from actuators.sdk import Actuator, Beat, Failed, Refused
@@ -66,13 +66,7 @@ class Kubernetes(Actuator):
 
     def boot_id(self, node: str) -> str | None:
         """Return the boot id that the node's kubelet told last; None: it is not known now."""
-        try:
-            found = self._api("GET", f"/api/v1/nodes/{one_node(node)}")
-        except UnreachableError:
-            return None
-        # What the server says where there is no such node has a `status` of its own.
-        told = found.body.get("status", {}).get("nodeInfo", {}).get("bootID") if found.is_good else None
-        return str(told) if told else None
+        return boot_id_of(self._api, node)
 
     def _pause(self, beat: Beat) -> None:
         self._sleep(self._look_every_s)

@@ -12,6 +12,7 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.client.exceptions import ApiException
 
+from actuators.programs import one_node
 from actuators.sdk import Failed
 from faultlens.kubernetes_access import access
 from faultlens.kubernetes_marks import MANAGER
@@ -144,6 +145,17 @@ def _object(raw: bytes | str | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return read if isinstance(read, dict) else {}
+
+
+def boot_id_of(api: Api, node: str) -> str | None:
+    """Return the boot id that the node's kubelet told last; None: it is not known now."""
+    try:
+        found = api("GET", f"/api/v1/nodes/{one_node(node)}")
+    except UnreachableError:
+        return None
+    # What the server says where there is no such node has a `status` of its own.
+    told = found.body.get("status", {}).get("nodeInfo", {}).get("bootID") if found.is_good else None
+    return str(told) if told else None
 
 
 class Patient:

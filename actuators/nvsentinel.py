@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple
 
-from actuators.kubernetes_api import Api, Patient, UnreachableError
+from actuators.kubernetes_api import Api, Patient, UnreachableError, boot_id_of
 from actuators.programs import one_node
 from actuators.sdk import Actuator, Beat, Failed, Refused
 from faultlens.errors import WorldError
@@ -63,19 +63,14 @@ class NvSentinel(Actuator):
             found = server.ask("GET", f"{GROUP}/{kind.plural}/{name}")
             if found.status == 404:
                 raise Failed(f"somebody deleted {kind.name} {name}")
-            status = found.body.get("status") or {}
+            status = (found.body.get("status") or {}) if found.is_good else {}
             if status.get("completionTime"):
                 return _outcome(kind, status)
             server.pause()
 
     def boot_id(self, node: str) -> str | None:
         """Return the boot id that the node's kubelet told last; None: it is not known now."""
-        try:
-            found = self._api("GET", f"/api/v1/nodes/{one_node(node)}")
-        except UnreachableError:
-            return None
-        told = found.body.get("status", {}).get("nodeInfo", {}).get("bootID")
-        return str(told) if told else None
+        return boot_id_of(self._api, node)
 
     def _has(self, kind: Kind) -> bool:
         try:

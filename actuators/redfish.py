@@ -8,6 +8,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from email.message import Message
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -94,18 +95,22 @@ class Redfish:
 
     def reset(self, kind: str) -> None:
         """Ask for a reset and wait for the task that carries it out, if it is one. Raises Denied, Failed."""
+        done = self._asked_for(kind)
         for _ in range(_ROUNDS):
-            system = self.system()
-            match = {"If-Match": system.etag} if system.etag else {}
-            done = self._answer("POST", system.target, {"ResetType": kind}, match)
             if done.status != _CHANGED:
                 break
-            # Somebody changed it since it was read: it is looked at again.
+            # Somebody changed the system since it was read: it is looked at again.
             self._pause(1.0)
+            done = self._asked_for(kind)
         if done.status == 202:
             self._followed(done)
         elif done.status >= 300:
             raise Denied(f"{kind}: {_said(done)}")
+
+    def _asked_for(self, kind: str) -> Answer:
+        system = self.system()
+        match = {"If-Match": system.etag} if system.etag else {}
+        return self._answer("POST", system.target, {"ResetType": kind}, match)
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -187,7 +192,7 @@ class Redfish:
             return Answer(0, {})
 
 
-def _answer_of(status: int, headers: Mapping[str, str], raw: bytes) -> Answer:
+def _answer_of(status: int, headers: Message, raw: bytes) -> Answer:
     try:
         body = json.loads(raw) if raw.strip() else {}
     except ValueError:

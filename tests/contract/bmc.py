@@ -18,7 +18,7 @@ MONITOR = "/redfish/v1/TaskService/TaskMonitors/545"
 INFO = f"{SYSTEM}/ResetActionInfo"
 RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 KINDS = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
-Answered = tuple[int, Any, dict[str, str]]
+Answered = tuple[int, dict[str, Any] | None, dict[str, str]]
 LOGIN = "Basic " + base64.b64encode(b"root:s3cret").decode()
 
 
@@ -80,7 +80,7 @@ class Machine:
             return 200, self._shown(), {"ETag": f'W/"{self.resets}"'}
         if path == MONITOR:
             return self._monitor()
-        found = {
+        found: dict[str, Any] | None = {
             "/redfish/v1/Systems": {"Members": [{"@odata.id": name} for name in self.systems]},
             INFO: {"Parameters": [{"Name": "ResetType", "AllowableValues": list(self.kinds or ())}]},
         }.get(path)
@@ -137,10 +137,11 @@ def controller(machine: Machine, *, certificate: Path | None = None) -> Iterator
         def _serve(self) -> None:
             machine.calls += 1
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-            if self.headers.get("Authorization") != LOGIN:
-                status, answer, headers = 401, _error("The login is wrong."), {}
-            else:
-                status, answer, headers = machine.answered(self.command, self.path, body, self.headers.get("If-Match"))
+            wrong: Answered = (401, _error("The login is wrong."), {})
+            let_in = self.headers.get("Authorization") == LOGIN
+            status, answer, headers = (
+                machine.answered(self.command, self.path, body, self.headers.get("If-Match")) if let_in else wrong
+            )
             raw = b"" if answer is None else json.dumps(answer).encode()
             self.send_response(status)
             for name, value in {"Content-Length": str(len(raw)), "OData-Version": "4.0", **headers}.items():

@@ -38,7 +38,8 @@ def turned(tmp_path: Path, ledger: Ledger) -> Turned:
     def of(machine: Machine, command: RemediationCommand = REBOOT, **more: Any) -> tuple[str | None, str]:
         with controller(machine) as url:
             own = {"node-1": {"url": url}}
-            fields = {"nodes": own, "user": "root", "password_file": tmp_path / "password", "verify": False} | more
+            fields: dict[str, Any] = {"nodes": own, "user": "root", "verify": False} | more
+            fields.setdefault("password_file", tmp_path / "password")
             clock = Clock()
             bench = Bench(Power(PowerFile(**fields), sleep=clock.sleep), ledger, clock)
             state = bench.worker.take(command)

@@ -322,7 +322,7 @@ class Story:
 def _counted_rarely(role: Role) -> Role:
     """Return the role with its nodes counted as often as they can have changed, not each minute."""
     processor = copy(role.processor)
-    processor.survey_every_ms = COUNT_MS
+    vars(processor)["survey_every_ms"] = COUNT_MS
     return replace(role, processor=processor)
 
 
