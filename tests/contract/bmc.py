@@ -80,11 +80,11 @@ class Machine:
             return 200, self._shown(), {"ETag": f'W/"{self.resets}"'}
         if path == MONITOR:
             return self._monitor()
-        found: dict[str, Any] | None = {
+        known: dict[str, dict[str, Any]] = {
             "/redfish/v1/Systems": {"Members": [{"@odata.id": name} for name in self.systems]},
             INFO: {"Parameters": [{"Name": "ResetType", "AllowableValues": list(self.kinds or ())}]},
-        }.get(path)
-        return (404, _error("There is no such resource."), {}) if found is None else (200, found, {})
+        }
+        return (200, known[path], {}) if path in known else (404, _error("There is no such resource."), {})
 
     def _shown(self) -> dict[str, Any]:
         action: dict[str, Any] = {"target": RESET}
