@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 
 from faultlens.errors import ConfigurationError, UsageError
+from faultlens.kafka_logs import KAFKA_LOG
 from faultlens.settings import PREFIX, Settings, load_settings, secret
 
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
@@ -141,6 +142,7 @@ def client_config(connection: Connection) -> dict[str, Any]:
         "security.protocol": connection.security,
         "client.id": "faultlens",
         "log_level": 3,
+        "logger": KAFKA_LOG,
     }
     for name, path in (
         ("ssl.ca.location", connection.ca),

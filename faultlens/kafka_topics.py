@@ -104,6 +104,7 @@ class TopicAdmin:
         try:
             found = self._client.list_topics(timeout=_ANSWER_SECONDS).topics
         except KafkaException as error:
+            self._client.poll(0)  # only now is said why
             raise self._unanswered(error) from None
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 

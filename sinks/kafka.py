@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from threading import Thread
@@ -20,10 +19,10 @@ from confluent_kafka import (
 
 from faultlens.errors import WorldError
 from faultlens.kafka import DELIVERY_TIMEOUT_MS, Connection, consumer_config, producer_config
+from faultlens.kafka_logs import KAFKA_LOG
 from faultlens.topics import DEAD_LETTERS
 from sinks.log import Holding, Place, Taken
 
-LOGGER: Final = logging.getLogger("librdkafka")
 ASK_SECONDS: Final = 15.0
 LEAVE_SECONDS: Final = 10.0
 # After so long without a sign of life the partitions of a member go to others. Heartbeats have a thread of their own.
@@ -71,7 +70,7 @@ class KafkaLog:
         self._committed: dict[Place, int] = {}
         self._paused = False
         self.expired: Counter[str] = Counter()
-        self._consumer = Consumer(config, logger=LOGGER)
+        self._consumer = Consumer(config)
         self._check(topics)
         self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
@@ -130,7 +129,7 @@ class KafkaLog:
             if mine:
                 self._consumer.commit(offsets=_offsets(mine), asynchronous=False)
         except KafkaException:
-            LOGGER.warning("the last offsets could not be committed")
+            KAFKA_LOG.warning("the last offsets could not be committed")
         finally:
             self._consumer.close()
 
@@ -211,7 +210,7 @@ class KafkaLetters:
 
     def __init__(self, connection: Connection) -> None:
         self._brokers = connection.brokers
-        self._producer = Producer(producer_config(connection), logger=LOGGER)
+        self._producer = Producer(producer_config(connection))
 
     def send(self, letters: Sequence[tuple[bytes, bytes]]) -> None:
         """Send them and return when every one is confirmed; WorldError names the first that is not."""

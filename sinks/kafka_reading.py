@@ -45,6 +45,7 @@ class Reader:
             places = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
             return {(place.topic, place.partition): self._extent(place) for place in self._committed(places)}
         except KafkaException as error:
+            self._consumer.poll(0)  # only now is said why
             raise self._failed(error.args[0]) from None
 
     def read(self, place: Place, start: int, stop: int) -> Iterator[Taken]:
