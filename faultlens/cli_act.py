@@ -20,6 +20,7 @@ from actuators.ledger import Ledger
 from actuators.node import Node, Programs
 from actuators.power import Power, load_power
 from actuators.slurm import Slurm
+from actuators.ticket import MailedTicket
 from actuators.webhook import Bundle, Webhook
 from actuators.worker import Duty
 from faultlens.cli_options import Brokers, KubeconfigOption, Out
@@ -29,6 +30,7 @@ from faultlens.codec import Decoder
 from faultlens.errors import ConfigurationError, UsageError, WorldError
 from faultlens.events import Action, RemediationCommand
 from faultlens.kafka import load_connection
+from faultlens.local_delivering import Message, deliver
 from faultlens.logs import LogFormat, configure
 from faultlens.settings import data_directory
 from faultlens.store import open_store
@@ -223,8 +225,13 @@ def webhook(  # noqa: PLR0913 - as above
 def ticket(  # noqa: PLR0913 - as above
     *,
     cluster: ClusterOption,
-    url: Annotated[str, typer.Option(metavar="URL", help="The ticket system's address for new tickets.")],
-    secret_file: Annotated[Path, typer.Option(metavar="FILE", help="Its first line signs each call.")],
+    url: Annotated[str | None, typer.Option(metavar="URL", help="The ticket system's address for new tickets.")] = None,
+    secret_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --url: its first line signs each call.")
+    ] = None,
+    mail: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Instead of --url: smtp://HOST?from=…&to=…, or smtps://.")
+    ] = None,
     store: Annotated[
         str | None, typer.Option("--store", metavar="DSN", help="Send what is known of the incident there as well.")
     ] = None,
@@ -233,10 +240,19 @@ def ticket(  # noqa: PLR0913 - as above
     out: Out = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Open tickets by a signed call; with a store, with the driver's own lines, verdicts, and what was tried."""
+    """Open tickets by a signed call or a mail; with a store, with the driver's own lines, verdicts, what was tried."""
     place = _Place("ticket", cluster, commands, brokers, out, ledger)
-    wanted: frozenset[Action] = frozenset({"open_ticket"})
-    _serve(_posting(url, secret_file, wanted, beside=_evidence(store)), place, "auto")
+    if mail is not None and url is None:
+        if not mail.startswith(("smtp://", "smtps://")):
+            raise UsageError(f"--mail: {mail!r} is no smtp:// or smtps:// address")
+        acting: Actuator = MailedTicket(
+            lambda subject, text: deliver(mail, Message(subject, text)), sleep=time.sleep, bundle=_evidence(store)
+        )
+    elif mail is None and url is not None and secret_file is not None:
+        acting = _posting(url, secret_file, frozenset({"open_ticket"}), beside=_evidence(store))
+    else:
+        raise UsageError("give --url with --secret-file, or --mail")
+    _serve(acting, place, "auto")
 
 
 def _evidence(dsn: str | None) -> Bundle:

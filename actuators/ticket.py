@@ -1,0 +1,107 @@
+"""Tickets by mail: what is wrong with which machine, the driver's own lines, the verdicts, and what was tried."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from actuators.sdk import Actuator, Beat, Failed
+from actuators.webhook import Bundle
+from faultlens.clock import iso, ms_of
+from faultlens.errors import WorldError
+from faultlens.events import Action, RemediationCommand
+
+_ATTEMPTS: Final = 5
+_FIRST_PAUSE_S: Final = 2.0
+_CHARS: Final = 400
+_ROWS: Final = 50
+
+Send = Callable[[str, str], None]
+
+
+class MailedTicket(Actuator):
+    """Sends each ticket as a mail. `send` takes subject and text, and raises WorldError where it was not taken.
+
+    The command's id stands in the text: a mail may come twice after a kill.
+    """
+
+    name: ClassVar[str] = "ticket"
+    actions: frozenset[Action] = frozenset({"open_ticket"})
+
+    def __init__(self, send: Send, *, sleep: Callable[[float], None], bundle: Bundle = lambda _command: {}) -> None:
+        self._send = send
+        self._sleep = sleep
+        self._bundle = bundle
+
+    def do(self, command: RemediationCommand, beat: Beat) -> str:
+        """Write the mail and send it, again where it was not taken."""
+        subject, text = letter(command, self._bundle(command).get("evidence") or {})
+        pause_s = _FIRST_PAUSE_S
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._send(subject, text)
+            except WorldError as error:
+                if attempt == _ATTEMPTS:
+                    raise Failed(f"{error} ({attempt} times)") from None
+            else:
+                return "mailed"
+            self._sleep(pause_s)
+            beat()
+            pause_s *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+
+def letter(command: RemediationCommand, evidence: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the subject and text of a ticket; what others wrote stands in it in one line each, cut where it is long."""
+    target = command.node or command.job_id or command.cluster
+    faults = ", ".join(command.reason.fault_codes) or command.reason.incident_id
+    lines = [
+        f"Machine   {_line(target)} of cluster {_line(command.cluster)}",
+        f"Why       {_line(faults)}",
+        f"Incident  {command.reason.incident_id}",
+        f"Command   {command.command_id}, policy {_line(command.policy)}, {iso(ms_of(command.issued_at))}",
+    ]
+    if evidence.get("known"):
+        seen = f"seen {evidence.get('times', 1)} times on {', '.join(evidence.get('nodes') or ())}"
+        lines.append(f"Cause     {_line(evidence.get('cause'))}, {_line(seen)}")
+    for title, rows, shown in (
+        ("What the driver said", "faults", _fault),
+        ("Verdicts on jobs that it cost", "verdicts", _verdict),
+        ("What was tried", "steps", _step),
+    ):
+        found = evidence.get(rows) or ()
+        lines += ["", title, *(f"  {shown(row)}" for row in found[:_ROWS])] if found else []
+    return f"{_line(target)}: {_line(faults)}", "\n".join(lines) + "\n"
+
+
+def _fault(row: Mapping[str, Any]) -> str:
+    names = [row.get("node"), _device(row.get("device")), row.get("gpu_family"), row.get("driver_version")]
+    what = f"{row.get('kind')} {row.get('code')} x{row.get('count')}"
+    return _line(f"{what} on {', '.join(str(name) for name in names if name)}: {row.get('message') or ''}")
+
+
+def _device(raw: object) -> str:
+    """Return a device's identities, the serial number among them, as `index 5, uuid GPU-…`."""
+    try:
+        named = json.loads(str(raw)) if raw else {}
+    except ValueError:
+        return ""
+    said = {key: value for key, value in named.items() if value is not None and not isinstance(value, dict)}
+    return ", ".join(f"{key} {value}" for key, value in said.items())
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    return _line(
+        f"{row.get('job')}: {row.get('class')}, {row.get('code')} ({row.get('basis')}, rule {row.get('rule')})"
+    )
+
+
+def _step(row: Mapping[str, Any]) -> str:
+    return _line(f"{row.get('action')}: {row.get('state')} by {row.get('actuator')} {row.get('reason') or ''}")
+
+
+def _line(value: object) -> str:
+    """Return text in one line, without characters that only a terminal or a mail program would see."""
+    text = " ".join(str(value).split())
+    return "".join(c if c.isprintable() else "?" for c in text[:_CHARS]) + (" … cut" if len(text) > _CHARS else "")
