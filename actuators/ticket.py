@@ -53,7 +53,7 @@ class MailedTicket(Actuator):
 
 
 def letter(command: RemediationCommand, evidence: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the subject and text of a ticket; what others wrote stands in it in one line each, cut where it is long."""
+    """Return the subject and text of a ticket; what others wrote stands in one line each, cut where it is long."""
     target = command.node or command.job_id or command.cluster
     faults = ", ".join(command.reason.fault_codes) or command.reason.incident_id
     lines = [
@@ -92,9 +92,8 @@ def _device(raw: object) -> str:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    return _line(
-        f"{row.get('job')}: {row.get('class')}, {row.get('code')} ({row.get('basis')}, rule {row.get('rule')})"
-    )
+    founded = f"{row.get('basis')}, rule {row.get('rule')}"
+    return _line(f"{row.get('job')}: {row.get('class')}, {row.get('code')} ({founded})")
 
 
 def _step(row: Mapping[str, Any]) -> str:

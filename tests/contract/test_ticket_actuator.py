@@ -43,7 +43,11 @@ def ledger() -> Iterator[Ledger]:
 def test_a_ticket_names_the_device_and_has_the_drivers_line_the_verdicts_and_what_was_tried() -> None:
     subject, text = letter(TICKET, EVIDENCE)
     assert subject == "node-1: xid:79"
-    fault = "xid 79 x2 on node-1, index 5, uuid GPU-5, serial 1653, H100, 550.1: NVRM: Xid 79, GPU has fallen?[31m off the bus"
+    names, said = (
+        "node-1, index 5, uuid GPU-5, serial 1653, H100, 550.1",
+        "NVRM: Xid 79, GPU has fallen?[31m off the bus",
+    )
+    fault = f"xid 79 x2 on {names}: {said}"
     for line in (fault, "llm-7/1: hardware, gpu.off_bus (established, rule r)", "reboot: failed by slurm it hangs"):
         assert f"  {line}" in text.splitlines()
     assert TICKET.command_id in text
