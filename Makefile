@@ -68,7 +68,7 @@ soak: $(INSTALLED) ## Kills, freezes and lost brokers on a real Kafka: SEEDS of 
 drill-kubernetes: $(INSTALLED) ## Twenty jobs on a real control plane (LAB_KUBERNETES brings it up), judged live: 10 minutes
 	@nice $(BIN)/python -m tests.drills.kubernetes $(LAB_KUBERNETES) $(DRILL_STATE)/kubernetes
 
-drill-kubernetes-remediation: $(INSTALLED) ## A node of a real control plane (LAB_KUBERNETES) goes bad, is repaired live, and returns: 12 minutes
+drill-kubernetes-remediation: $(INSTALLED) ## A node of a real control plane (LAB_KUBERNETES) goes bad, is repaired live, and returns
 	@nice $(BIN)/python -m tests.drills.kubernetes_remediation $(LAB_KUBERNETES) $(DRILL_STATE)/kubernetes-remediation
 
 drill-slurm-jobs: $(INSTALLED) ## Thirty jobs on a real Slurm (LAB_SLURM brings it up, as root), judged live: 10 minutes

@@ -122,6 +122,14 @@ def test_what_ray_says_of_a_job_is_its_outcome(state: dict[str, Any], outcome: s
     assert [e["outcome"] for e in lab.of("job.ended")] == [outcome]
 
 
+def test_a_ray_job_that_its_operator_finds_invalid_never_started() -> None:
+    lab = Lab()
+    lab.sees("RayJob", ray_job(), 0)
+    lab.sees("RayJob", ray_job(jobDeploymentStatus="ValidationFailed", reason="ValidationFailed", message="no"), 5)
+    lab.waits(100)
+    assert [(e["attempt"], e["outcome"]) for e in lab.of("job.ended")] == [(1, "never_started")]
+
+
 def test_a_cluster_that_nobody_runs_a_job_on_is_somebody_s_own_and_one_of_a_service_serves() -> None:
     lab = Lab()
     lab.sees("RayCluster", {"metadata": meta("mine"), "kind": "RayCluster", "spec": ray(workers=1)})
