@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final, Literal
@@ -13,6 +14,7 @@ from typing import Annotated, Final, Literal
 import structlog
 import typer
 
+from faultlens.cli import main
 from faultlens.cli_options import Brokers, ObjectivesOption, PolicyOption
 from faultlens.clock import monotonic_s, wall_ms
 from faultlens.errors import UsageError
@@ -102,11 +104,8 @@ def _shown(address: str | None, meters: RoleMeters) -> Iterator[None]:
 
 def _supervised(arguments: list[str]) -> int:
     """Run one process for each role with the same options, metrics at ports one after the other; return the code."""
-    commands = {
-        role: [sys.executable, "-m", "faultlens.cli", *_for_role(arguments, role, number)]
-        for number, role in enumerate(ROLES)
-    }
-    return Supervisor(commands, structlog.get_logger().info, final=_FINAL).run()
+    programs = {role: partial(main, _for_role(arguments, role, number)) for number, role in enumerate(ROLES)}
+    return Supervisor(programs, structlog.get_logger().info, final=_FINAL).run()
 
 
 def _for_role(arguments: list[str], role: str, number: int) -> list[str]:

@@ -16,9 +16,10 @@ from faultlens.supervisor import LONGEST_WAIT_SECONDS, next_wait_s
 
 RUN = """
 import sys
+from functools import partial
 from faultlens.supervisor import Supervisor
-commands = {{name: [sys.executable, "-c", program] for name, program in {programs!r}.items()}}
-sys.exit(Supervisor(commands, lambda line: print(line, flush=True), final=frozenset({{2}})).run())
+programs = {{name: partial(exec, program) for name, program in {programs!r}.items()}}
+sys.exit(Supervisor(programs, lambda line: print(line, flush=True), final=frozenset({{2}})).run())
 """
 LASTS = "import signal; signal.pause()"
 
