@@ -28,7 +28,7 @@ from streams.live.transactions import Ledger
 from streams.live.watchdog import Watchdog
 from streams.runtime.records import Role
 from streams.runtime.task import INPUTS
-from streams.shell.consumer import PrefixConsumer, PrefixTransport
+from streams.shell.consumer import FETCH_BYTES, PrefixConsumer, PrefixTransport
 from streams.shell.runs import RunScheduler, RunSchema
 from streams.shell.tokens import ClientTokens
 
@@ -56,7 +56,9 @@ class Setup:
 
 
 class WorkerApp(faust.App):
-    """A Faust app with our consumer."""
+    """A Faust app with our consumer. `fetch_bytes`: for how much a broker may wait before it answers a fetch."""
+
+    fetch_bytes: int = 1
 
     def _new_transport(self) -> PrefixTransport:
         return PrefixTransport(self.conf.broker_consumer, self)
@@ -134,6 +136,8 @@ class RoleWorker:
             web_enabled=False,
             worker_redirect_stdouts=False,
         )
+        # Somebody waits for every step of a recording that is played.
+        app.fetch_bytes = 1 if setup.recorded else FETCH_BYTES
         channel = app.topic(*topics, schema=RunSchema())
         app.agent(channel, name=f"{self.role.name}-lanes")(self._agent)
         app.on_partitions_assigned.connect(self._assigned, weak=False)

@@ -21,19 +21,22 @@ from faust.types import TP
 
 # How long a broker may wait for more before it answers a fetch: a verdict must not wait longer.
 FETCH_WAIT_MS: Final = 100
+# Live, it waits as long unless this much lies there: a fetch costs more than the few records that it would bring.
+FETCH_BYTES: Final = 64 * 1024
 _SEEK_AGAIN_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 
 
 class CommittedReader(driver.AIOKafkaConsumerThread):
-    """Reads committed records only, promptly, and takes partition p of all topics or of none."""
+    """Reads committed records only, and takes partition p of all topics or of none."""
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"  # noqa: SLF001
         consumer._partition_assignment_strategy = (RangePartitionAssignor,)  # noqa: SLF001
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001
+        consumer._fetch_min_bytes = transport.app.fetch_bytes  # noqa: SLF001
         return consumer
 
 

@@ -23,7 +23,7 @@ from faust.types import TP
 
 from streams.app import RoleWorker
 from streams.live.lanes import Run
-from streams.shell.consumer import FETCH_WAIT_MS, CommittedReader, PrefixConsumer
+from streams.shell.consumer import FETCH_BYTES, FETCH_WAIT_MS, CommittedReader, PrefixConsumer
 from streams.shell.runs import MAX_RECORDS, RunMessage, RunScheduler
 
 A, B = TP("a", 0), TP("b", 0)
@@ -82,7 +82,7 @@ def test_only_another_stream_leaves_acknowledging_to_us() -> None:
 
 def test_the_client_reads_the_settings_that_we_change_when_it_starts() -> None:
     started = inspect.getsource(AIOKafkaConsumer.start)
-    for name in ("_isolation_level", "_fetch_max_wait_ms"):
+    for name in ("_isolation_level", "_fetch_max_wait_ms", "_fetch_min_bytes"):
         assert f"self.{name}" in started
     assert "self._partition_assignment_strategy" in started
 
@@ -92,12 +92,14 @@ def test_the_reader_sees_committed_records_promptly_and_whole_lanes(monkeypatch:
         _isolation_level = "read_uncommitted"
         _partition_assignment_strategy: tuple[Any, ...] = ()
         _fetch_max_wait_ms = 1_500
+        _fetch_min_bytes = 1
 
     monkeypatch.setattr(driver.AIOKafkaConsumerThread, "_create_worker_consumer", lambda *_: Bare())
-    made = CommittedReader._create_worker_consumer(CommittedReader.__new__(CommittedReader), None)
+    transport = SimpleNamespace(app=SimpleNamespace(fetch_bytes=FETCH_BYTES))
+    made = CommittedReader._create_worker_consumer(CommittedReader.__new__(CommittedReader), transport)
     assert made._isolation_level == "read_committed"
     assert made._partition_assignment_strategy == (RangePartitionAssignor,)
-    assert made._fetch_max_wait_ms == FETCH_WAIT_MS
+    assert (made._fetch_min_bytes, made._fetch_max_wait_ms) == (FETCH_BYTES, FETCH_WAIT_MS)
 
 
 # --- what the replaced parts do -------------------------------------------------------------------------
