@@ -19,7 +19,7 @@ from faultlens.kafka import PARTITIONER, Connection
 from faultlens.kafka_topics import state_topic
 from faultlens.meters import RoleMeters
 from faultlens.murmur2 import partition_of
-from faultlens.topics import TOPICS
+from faultlens.topics import NODE_EVENTS, TOPICS
 from streams.live.arrived import Consumed, as_appended, as_recorded
 from streams.live.lane import Lane
 from streams.live.lanes import LIVE, PLAYED, Lanes, Run
@@ -136,8 +136,8 @@ class RoleWorker:
             web_enabled=False,
             worker_redirect_stdouts=False,
         )
-        # Somebody waits for every step of a recording that is played.
-        app.fetch_bytes = 1 if setup.recorded else FETCH_BYTES
+        # Most of what nodes say are reports: nobody waits for one of them. For a step of a recording somebody does.
+        app.fetch_bytes = FETCH_BYTES if NODE_EVENTS in topics and not setup.recorded else 1
         channel = app.topic(*topics, schema=RunSchema())
         app.agent(channel, name=f"{self.role.name}-lanes")(self._agent)
         app.on_partitions_assigned.connect(self._assigned, weak=False)

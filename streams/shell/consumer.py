@@ -21,7 +21,8 @@ from faust.types import TP
 
 # How long a broker may wait for more before it answers a fetch: a verdict must not wait longer.
 FETCH_WAIT_MS: Final = 100
-# Live, it waits as long unless this much lies there: a fetch costs more than the few records that it would bring.
+# Of topics with many records for which nobody waits, it waits as long unless this much lies there: a fetch costs more
+# than the few that it would bring.
 FETCH_BYTES: Final = 64 * 1024
 _SEEK_AGAIN_SECONDS: Final = 0.2
 
