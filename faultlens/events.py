@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -503,7 +503,6 @@ class JobAttributed(Data, frozen=True):
     catalog: str
     ended_at: Moment
     loss: int | None = None
-    why: str | None = None
 
 
 class NodeState(Data, frozen=True):
@@ -635,6 +634,11 @@ class IncidentScope(Data, frozen=True):
     devices: tuple[str, ...] | None = None
     domains: dict[str, tuple[str, ...]] | None = None
     rollout_id: str | None = None
+
+
+# How `waits_for` begins where the node is in somebody else's hands: what is not done then is nobody's omission.
+KEPT_BY: Final = "kept by"
+IN_MAINTENANCE: Final = "in maintenance"
 
 
 class Incident(Data, frozen=True):

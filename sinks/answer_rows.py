@@ -64,7 +64,6 @@ def _attributed(event: Event, data: JobAttributed, arrived_ms: int) -> list[Row]
         rule=data.rule,
         catalog=data.catalog,
         ended_at=ms_of(data.ended_at),
-        why=data.why or "",
         emitted=event.time_ms,
         event_id=event.id,
     )

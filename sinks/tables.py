@@ -153,7 +153,6 @@ class Attribution(NamedTuple):
     rule: str
     catalog: str
     ended_at: int
-    why: str
     emitted: int
     event_id: str
 

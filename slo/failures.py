@@ -12,14 +12,14 @@ from slo.wording import many, minute, printable
 
 EVER: Final[Mapping[str, int]] = {"from": EVER_MS[0], "to": EVER_MS[1]}
 # All that they can be narrowed to, and are not.
-ALL: Final[Mapping[str, str]] = {"cluster": "", "class": "", "code": "", "node": ""}
+ALL: Final[Mapping[str, str]] = {"cluster": "", "class": "", "code": "", "node": "", "job": ""}
 _WIDTH: Final = 160
 
 Row = Mapping[str, Any]
 
 
 def newest(reader: Reader, narrowed: Mapping[str, str | int], *, limit: int) -> list[dict[str, Any]]:
-    """Return at most `limit` failures; `narrowed`: to a cluster, class, code, node, or to ends `from` and `to` (ms)."""
+    """Return at most `limit` failures; `narrowed`: to a cluster, class, code, node, job, or to ends `from` and `to` (ms)."""
     return ask(reader, "page_failures", {**ALL, **EVER, **narrowed, "limit": limit})
 
 

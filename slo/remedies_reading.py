@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from faultlens.clock import ms_of
 from faultlens.codec import Decoder, Event
-from faultlens.events import Incident, RemediationCommand
+from faultlens.events import IN_MAINTENANCE, KEPT_BY, Incident, RemediationCommand
 from slo.queries import Reader, ask
 from slo.remedies import Episode, Isolation, Said
 
 _TAKING: Final = frozenset({"block_new_work", "drain"})
-_BY_OTHERS: Final = ("kept by", "in maintenance")
+_BY_OTHERS: Final = (KEPT_BY, IN_MAINTENANCE)
 
 
 def said_in_directory(directory: Path) -> Said:

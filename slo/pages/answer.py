@@ -102,7 +102,7 @@ def _worst(reader: Reader, view: View, window_ms: int) -> list[tuple[str, str, i
 
 
 def _failures(reader: Reader, asked: Asked, promised: Objectives, known: Extent) -> Page:
-    narrowed = {name: asked.word(name) for name in ("cluster", "class", "code", "node")}
+    narrowed = {name: asked.word(name) for name in ALL}
     rows = newest(reader, narrowed, limit=4 * ROWS + 1)
     said = ", ".join(f"{name} {printable(value, limit=100)}" for name, value in narrowed.items() if value)
     return page(
@@ -118,7 +118,7 @@ def _failures(reader: Reader, asked: Asked, promised: Objectives, known: Extent)
 def _job(reader: Reader, asked: Asked, promised: Objectives, known: Extent) -> Page:
     number = asked.word("attempt")
     try:
-        story = story_of(reader, asked.word("id"), int(number) if number.isdigit() else None)
+        story = _story(reader, asked.word("id"), int(number) if number.isdigit() else None)
     except UnknownJobError as error:
         similar = [(name, job_link(name)) for name in error.similar]
         said = f"{printable(asked.word('id'), limit=100)}: {printable(str(error))}."
@@ -140,6 +140,16 @@ def _job(reader: Reader, asked: Asked, promised: Objectives, known: Extent) -> P
         classes=CAUSE_CLASSES,
         codes=[(code, title_of(code)) for code in CAUSES],
     )
+
+
+def _story(reader: Reader, job_id: str, attempt: int | None) -> Story:
+    """Return the story of a job; who types `1234+1` into an address has asked for `1234 1`."""
+    try:
+        return story_of(reader, job_id, attempt)
+    except UnknownJobError:
+        if " " not in job_id:
+            raise
+        return story_of(reader, job_id.replace(" ", "+"), attempt)
 
 
 def _evidence(story: Story) -> list[tuple[str, list[Any]]]:

@@ -1,4 +1,5 @@
--- The newest verdicts in force, narrowed to a cluster, class, cause, node or time.
+-- The newest verdicts in force, narrowed to a cluster, class, cause, node, job or time. Of an array or a heterogeneous
+-- job its tasks and components are meant too, as Slurm names them: 1234_7, 1234+1.
 SELECT
     v.job_id AS job_id,
     v.attempt AS attempt,
@@ -23,6 +24,12 @@ FROM
         AND ({class:String} = '' OR class = {class:String})
         AND ({code:String} = '' OR code = {code:String} OR startsWith(code, concat({code:String}, '.')))
         AND ({node:String} = '' OR node = {node:String})
+        AND (
+            {job:String} = ''
+            OR job_id = {job:String}
+            OR startsWith(job_id, concat({job:String}, '_'))
+            OR startsWith(job_id, concat({job:String}, '+'))
+        )
         AND ended_at >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')
         AND ended_at < fromUnixTimestamp64Milli({to:Int64}, 'UTC')
     ORDER BY ended_at DESC, job_id, attempt, loss

@@ -20,7 +20,6 @@ SELECT
     since_checkpoint_s,
     rule,
     catalog,
-    why,
     toUnixTimestamp64Milli(ended_at) AS ended_ms,
     toUnixTimestamp64Milli(emitted) AS emitted_ms,
     (attempt, loss, revision) IN (SELECT attempt, loss, revision FROM attributions_latest WHERE job_id = {job:String})

@@ -50,7 +50,6 @@ class Judgement:
     since_checkpoint_s: float
     rule: str
     catalog: str
-    why: str
     ended_ms: int
     emitted_ms: int
 
@@ -119,7 +118,6 @@ def judgement(row: Mapping[str, Any]) -> Judgement:
         since_checkpoint_s=row["since_checkpoint_s"],
         rule=row["rule"],
         catalog=row["catalog"],
-        why=row["why"],
         ended_ms=row["ended_ms"],
         emitted_ms=row["emitted_ms"],
     )

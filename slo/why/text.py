@@ -73,8 +73,6 @@ def _certainty(story: Story) -> Iterator[str]:
         yield f"Culprit     {culprit}"
     for cause_class, code, confidence in verdict.alternatives[:3]:
         yield f"Or else     {cause_class}, {code} ({title_of(code)}), {percent(confidence, digits=0)}"
-    if verdict.why:
-        yield f"Said        {printable(verdict.why)}"
 
 
 def _culprit(verdict: Judgement) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from faultlens.clock import MINUTE_MS
-from faultlens.events import Action
+from faultlens.events import IN_MAINTENANCE, KEPT_BY, Action
 from streams.context import covers
 from streams.remediation import controls
 from streams.remediation.controls import Aim, by_whom
@@ -19,7 +19,7 @@ from streams.remediation.record import IncidentCard, NodeCard
 
 # Telling people and looking on need nobody's leave.
 _HARMLESS: Final = frozenset({"watch", "open_ticket"})
-_BY_PEOPLE: Final = ("held by", "kept by", "paused by", "in maintenance")
+_BY_PEOPLE: Final = ("held by", KEPT_BY, "paused by", IN_MAINTENANCE)
 _BY_CAP: Final = "cap of"
 # A lane's count of nodes that is older than this says nothing of now.
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
@@ -76,7 +76,7 @@ def _kept_by_others(desk: Desk, step: Step) -> str | None:
     facts = step.card.facts
     if step.action in _HARMLESS or facts is None or facts.actor is None:
         return None
-    return f"kept by {facts.actor}"
+    return f"{KEPT_BY} {facts.actor}"
 
 
 def _maintained(desk: Desk, step: Step) -> str | None:
@@ -85,8 +85,8 @@ def _maintained(desk: Desk, step: Step) -> str | None:
         return None
     for entry in desk.own().context.maintenance.values():
         if entry.until_ms is None and covers(entry.what.scope, node=facts.node, pool=facts.pool, domains=facts.domains):
-            return f"in maintenance {entry.what.maintenance_id}"
-    return "in maintenance" if facts.state == "maintenance" else None
+            return f"{IN_MAINTENANCE} {entry.what.maintenance_id}"
+    return IN_MAINTENANCE if facts.state == "maintenance" else None
 
 
 def _blind(desk: Desk, step: Step) -> str | None:

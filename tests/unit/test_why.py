@@ -46,7 +46,6 @@ def a_verdict() -> Judgement:
         since_checkpoint_s=900.0,
         rule="device_fault_on_allocated_gpu",
         catalog="nvidia-xid 2026-11",
-        why="",
         ended_ms=END_MS,
         emitted_ms=END_MS + 5 * MINUTE_MS,
     )
@@ -172,7 +171,7 @@ def test_control_characters_of_anything_foreign_are_only_printed() -> None:
         story,
         job_id=EVIL,
         facts={"user": EVIL},
-        verdict=replace(a_verdict(), summary=EVIL, node=EVIL, exclude_nodes=(EVIL,), why=EVIL),
+        verdict=replace(a_verdict(), summary=EVIL, node=EVIL, exclude_nodes=(EVIL,)),
         timeline=(Moment(END_MS, "fault", EVIL),),
         evidence=(EvidenceLine("root", END_MS, EVIL, EVIL),),
         attempts=tuple(replace(line, node=EVIL) for line in story.attempts),
