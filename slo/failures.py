@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 def newest(reader: Reader, narrowed: Mapping[str, str | int], *, limit: int) -> list[dict[str, Any]]:
-    """Return at most `limit` failures; `narrowed`: to a cluster, class, code, node, job, or to ends `from` and `to` (ms)."""
+    """Return at most `limit` failures; `narrowed`: to a cluster, class, code, node, job, ends `from` and `to`."""
     return ask(reader, "page_failures", {**ALL, **EVER, **narrowed, "limit": limit})
 
 

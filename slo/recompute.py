@@ -33,6 +33,7 @@ class Scopes:
 class View:
     """What is looked at: a cluster, a pool's nodes, a team's or workload's jobs (empty: all), up to `as_of_ms`.
 
+    `since_ms`: from when on anything is known.
     Jobs belong to no pool and nodes to no team or workload: with one of them, only the one half is asked.
     """
 
@@ -41,6 +42,7 @@ class View:
     pool: str = ""
     team: str = ""
     workload: str = ""
+    since_ms: int = 0
 
     def params(self, **more: object) -> dict[str, object]:
         """The parameters that every question has, and `more`."""

@@ -11,6 +11,7 @@ from faultlens.budget import attained, budget_remaining, burn_rate, time_to_exha
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from faultlens.objectives import Objective, Objectives, iso_duration
 from slo import recompute
+from slo.backing import digits_of, is_enough
 from slo.intervals import Interval
 from slo.measure import Measure, Row
 from slo.promises import Answers, Promise, promises, windows_of
@@ -41,6 +42,7 @@ class Standing:
     """An objective over its window: `measure` is recomputed, or None where only the processors can count it.
 
     `attained` is by the objective's way of counting: the recomputed share where there is one. `window` is its name.
+    `known_ms` of `elapsed_ms` of it the store knows something of; a calendar's window elapses up to its end.
     """
 
     objective: Objective
@@ -51,6 +53,21 @@ class Standing:
     attained: float | None
     burn: Mapping[str, float]
     streamed: Streamed | None
+    known_ms: int = 0
+    elapsed_ms: int = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether so much is known that a target that looks kept may be called so."""
+        counted = self.measure or self.streamed
+        total = counted.total if counted else 0
+        return is_enough(total, of_time=self.objective.of_time, known_ms=self.known_ms, window_ms=self.elapsed_ms)
+
+    @property
+    def digits(self) -> int:
+        """How many decimals of a percentage its figures have."""
+        counted = self.measure or self.streamed
+        return digits_of(self.objective.target, counted.total if counted else 0, of_time=self.objective.of_time)
 
     @property
     def met(self) -> bool | None:
@@ -151,7 +168,10 @@ def _standing(promise: Promise, answers: Answers, counted: Sequence[Row], window
             part = answers.measure(promise, _rolling(to_ms, length))
             burn[iso_duration(length)] = 0.0 if part is None else burn_rate(part.bad, part.total, objective.target)
     share = streamed.attained if here is None and streamed is not None else answers.attained(promise, whole)
-    return Standing(objective, view, name, window_ms or objective.window_ms, here, share, burn, streamed)
+    known_ms = max(0, to_ms - max(view.since_ms, whole.from_ms))
+    elapsed_ms = to_ms - whole.from_ms
+    length_ms = window_ms or objective.window_ms
+    return Standing(objective, view, name, length_ms, here, share, burn, streamed, known_ms, elapsed_ms)
 
 
 def _streamed(objective: Objective, window: str, counted: Sequence[Row]) -> Streamed | None:

@@ -10,13 +10,13 @@ from typing import Any, Final
 from faultlens.budget import budget_used_in
 from faultlens.clock import iso
 from faultlens.objectives import Exclusion, Objective, Objectives, parse_duration_ms
+from slo.backing import TOO_LITTLE, known_words, share_words
 from slo.budget import bad_time_allowed_ms
 from slo.measure import OVERHEAD
 from slo.recompute import View
 from slo.status import Standing
 from slo.wording import (
     NOTHING,
-    digits_for,
     duration,
     listed,
     minute,
@@ -47,18 +47,22 @@ def as_text(found: Sequence[Standing], view: View, scope: str, objectives: Objec
 
 def _row(standing: Standing) -> tuple[str, ...]:
     objective = standing.objective
-    digits = digits_for(objective.target)
     lasts = NOTHING if math.isinf(standing.exhausted_in_ms) else duration(standing.exhausted_in_ms)
     left = standing.budget_left
     return (
         objective.name,
-        WORDS[standing.met],
-        percent(standing.attained, digits=digits),
+        verdict_word(standing, WORDS),
+        share_words(standing.attained, digits=standing.digits),
         target_percent(objective.target),
         window_words(standing),
         share_of_budget(left),
         "used up" if left is not None and left <= 0 else lasts,
     )
+
+
+def verdict_word(standing: Standing, words: Mapping[bool | None, str]) -> str:
+    """Return whether the target is kept, in one of three words, or that too little is known to call it so."""
+    return TOO_LITTLE if standing.met and not standing.enough else words[standing.met]
 
 
 def _ways(objective: Objective) -> Iterator[str]:
@@ -95,8 +99,10 @@ def detail_lines(standing: Standing) -> Iterator[str]:
     counted = measure or streamed
     if counted is None or not counted.total:
         return
-    digits = digits_for(objective.target)
+    digits = standing.digits
     yield from _ways(objective)
+    if known := known_words(standing.known_ms, standing.elapsed_ms):
+        yield f"{known}: {duration(standing.elapsed_ms)} would be the whole"
     yield f"{_amount(standing, counted.good)} good of {_amount(standing, counted.total)} {UNITS[objective.unit]}"
     allowed = duration(bad_time_allowed_ms(standing.window_ms, objective.target))
     yield f"the budget is worth {allowed} of total outage in {duration(standing.window_ms)}"
@@ -104,9 +110,9 @@ def detail_lines(standing: Standing) -> Iterator[str]:
         parts = [f"{name} {_amount(standing, amount)}" for name, amount in _ranked(counted.by_class)]
         yield f"not good: {', '.join(parts)}"
     for what, value in measure.also if measure else ():
-        yield f"{what}: {percent(value, digits=digits)}"
+        yield f"{what}: {share_words(value, digits=digits)}"
     if counted.bounds is not None and counted.bounds[0] != counted.bounds[1]:
-        low, high = (percent(bound, digits=digits) for bound in counted.bounds)
+        low, high = (share_words(bound, digits=digits) for bound in counted.bounds)
         yield f"between {low} and {high}, if everything assumed moved to either side"
     burning = [_burning(window, rate, standing.window_ms) for window, rate in standing.burn.items() if rate]
     if burning:
@@ -166,6 +172,8 @@ def _plain(standing: Standing) -> dict[str, Any]:
         "target": objective.target,
         "attained": standing.attained,
         "met": standing.met,
+        "enough_data": standing.enough,
+        "known_s": standing.known_ms / 1000,
         "budget_remaining": standing.budget_left,
         "exhausted_in_s": None if math.isinf(lasts) else lasts / 1000,
         "burn": dict(standing.burn),

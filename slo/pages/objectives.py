@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from slo.backing import known_words, share_words
 from slo.measure import OVERHEAD
 from slo.pages.asked import link
 from slo.report.charts import Frame, meter
 from slo.status import Standing
-from slo.status_text import detail_lines, window_words
-from slo.wording import NOTHING, digits_for, percent, share_of_budget, target_percent
+from slo.status_text import detail_lines, verdict_word, window_words
+from slo.wording import NOTHING, percent, share_of_budget, target_percent
 
 WORDS = {True: "met", False: "missed", None: "no data"}
 
@@ -27,6 +28,7 @@ class Tile:
     attained: str
     target: str
     window: str
+    known: str
     left: str
     meter: Markup | None
     firing: str
@@ -44,10 +46,11 @@ def _tile(standing: Standing, cluster: str) -> Tile:
     return Tile(
         title=objective.title,
         href=link(f"/objectives/{objective.name}", cluster=cluster),
-        verdict=WORDS[standing.met],
-        attained=percent(standing.attained, digits=digits_for(objective.target)),
+        verdict=verdict_word(standing, WORDS),
+        attained=share_words(standing.attained, digits=standing.digits),
         target=target_percent(objective.target),
         window=window_words(standing),
+        known=known_words(standing.known_ms, standing.elapsed_ms),
         left=""
         if left is None
         else f"budget {share_of_budget(left)}"

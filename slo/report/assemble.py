@@ -10,6 +10,7 @@ from faultlens.budget import attained, budget_allowed, budget_remaining
 from faultlens.causes import title_of
 from faultlens.clock import DAY_MS, SECOND_MS
 from faultlens.objectives import Objective
+from slo.backing import is_enough
 from slo.intervals import Interval, covered_ms, union
 from slo.measure import OVERHEAD, Measure, Row
 from slo.promises import Answers, Promise
@@ -82,7 +83,19 @@ def _line(promise: Promise, windows: tuple[Interval, Interval, Interval], answer
         high=high,
         also=here.also,
         excluded=tuple(f"{e.name}: {e.reason} (says {e.author})" for e in objective.exclusions),
+        enough=is_enough(
+            here.total,
+            of_time=objective.of_time,
+            known_ms=_known_ms(promise, windows[0]),
+            window_ms=windows[0].length_ms,
+        ),
     )
+
+
+def _known_ms(promise: Promise, window: Interval) -> int:
+    """Return how much of a time lies between the first and the last that is known."""
+    view = promise.view
+    return max(0, min(window.to_ms, view.as_of_ms) - max(window.from_ms, view.since_ms))
 
 
 def _streamed_line(objective: Objective, row: Row) -> ObjectiveLine:

@@ -60,6 +60,7 @@ def collect(
         nodes=nodes,
         quality=assemble.quality(failures, taken_back["withdrawn"]),
         reliability=assemble.reliability(failures, rows, outages, here),
+        known_ms=max(0, min(here.to_ms, view.as_of_ms) - max(here.from_ms, view.since_ms)),
         intake=Intake({row["reason"]: row["records"] for row in _asked(noted, "dead_letters", view, here)}),
         fleet={row["use"]: row["gpu_ms"] for row in _asked(noted, "fleet", view, here)} if not view.team else {},
         catalogs=tuple(taken_back["catalogs"]),
@@ -158,4 +159,4 @@ def scope_words(view: View, clusters: Sequence[str] = ()) -> str:
 def view_of(known: Extent, *, cluster: str = "", pool: str = "", team: str = "") -> View:
     """Return the view of what the store covers; the one cluster where there is only one."""
     only = known.clusters[0] if len(known.clusters) == 1 else ""
-    return View(known.to_ms, cluster or only, pool, team)
+    return View(known.to_ms, cluster or only, pool, team, since_ms=known.from_ms)

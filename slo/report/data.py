@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from faultlens.objectives import Unit
+from slo.backing import digits_of
 from slo.indicators import goodput
 from slo.report.corrections import Corrections
 from slo.report.machines import ReturnedLine, SaveLine, SizeLine, TrainingLine
@@ -46,7 +47,8 @@ class ObjectiveLine:
 
     `good` and `total` are milliseconds or counts. `budget_left` is of the rolling window; `spent` is the share of that
     window's budget that this period used. `also` holds the second number of an objective that has two: what it is, and
-    its value. An objective that only the processors can count (`streamed`) has a rolling figure alone.
+    its value. An objective that only the processors can count (`streamed`) has a rolling figure alone. Where not
+    `enough` is known, a target that looks kept is not called so.
     """
 
     name: str
@@ -67,6 +69,17 @@ class ObjectiveLine:
     also: tuple[tuple[str, float | None], ...] = ()
     excluded: tuple[str, ...] = ()
     source: Literal["recomputed", "streamed"] = "recomputed"
+    enough: bool = True
+
+    @property
+    def of_time(self) -> bool:
+        """Whether amounts are milliseconds; serving replicas are."""
+        return self.unit in ("node_seconds", "gpu_seconds") or self.name == "serving_capacity"
+
+    @property
+    def digits(self) -> int:
+        """How many decimals of a percentage its figures have."""
+        return digits_of(self.target, self.total, of_time=self.of_time)
 
     @property
     def met(self) -> bool | None:
@@ -293,7 +306,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """A whole report. `before` is None when the store holds nothing of the period before."""
+    """A whole report. `before` is None when the store holds nothing of the period before.
+
+    `known_ms` of the period the store knows something of; None: that was not asked.
+    """
 
     period: Period
     scope: str
@@ -323,6 +339,7 @@ class ReportData:
     returned: tuple[ReturnedLine, ...] = ()
     corrections: Corrections = field(default_factory=Corrections)
     sources: tuple[Source, ...] = ()
+    known_ms: int | None = None
 
     @property
     def is_empty(self) -> bool:

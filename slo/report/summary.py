@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from slo.backing import share_words
 from slo.report.data import OVERHEAD, CauseLine, NodeLine, ObjectiveLine, ReportData
-from slo.wording import digits_for, duration, listed, many, percent, points, signed, target_percent, whole_hours
+from slo.wording import duration, listed, many, percent, points, signed, target_percent, whole_hours
 
 CLASS_WORDS: Final = {"hardware": "hardware", "driver": "drivers", "platform": "the platform", "user": "users"}
 CATEGORY_WORDS: Final = {
@@ -34,7 +35,8 @@ def summary(data: ReportData) -> list[str]:
 
 
 def _objectives(data: ReportData) -> Iterator[str]:
-    measured = [line for line in data.objectives if line.met is not None]
+    measured = [line for line in data.objectives if line.met is False or (line.met and line.enough)]
+    open_yet = [_inside(line.title) for line in data.objectives if line.met and not line.enough]
     missed = [_miss(line) for line in measured if not line.met]
     met = len(measured) - len(missed)
     if missed:
@@ -42,6 +44,8 @@ def _objectives(data: ReportData) -> Iterator[str]:
         yield f"Missed: {listed(missed)}."
     elif measured:
         yield f"All {met} objectives were met." if met > 1 else "The one objective measured was met."
+    if open_yet:
+        yield f"Too little is known yet to call these kept: {listed(open_yet)}."
 
 
 def _budgets(data: ReportData) -> Iterator[str]:
@@ -55,8 +59,8 @@ def _budgets(data: ReportData) -> Iterator[str]:
 
 
 def _miss(line: ObjectiveLine) -> str:
-    digits = digits_for(line.target)
-    return f"{_inside(line.title)} ({percent(line.shown, digits=digits)}, target {target_percent(line.target)})"
+    shown = share_words(line.shown, digits=line.digits)
+    return f"{_inside(line.title)} ({shown}, target {target_percent(line.target)})"
 
 
 def _inside(title: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from slo.backing import share_words
 from slo.report.data import OVERHEAD, ReportData
 from slo.report.summary import CATEGORY_WORDS, CLASS_WORDS, charge
-from slo.wording import digits_for, many, percent, whole_hours
+from slo.wording import many, percent, target_percent, whole_hours
 
 
 class _Finding(NamedTuple):
@@ -63,14 +64,13 @@ def _loss(data: ReportData) -> Iterator[_Finding]:
 def _availability(data: ReportData) -> Iterator[_Finding]:
     line = next((line for line in data.objectives if line.name == "gpu_availability"), None)
     if line is not None and line.met is False:
-        digits = digits_for(line.target)
         charged = sorted(line.by_class.items(), key=lambda item: -item[1])
         whose = ", ".join(f"{_whose(name)} {whole_hours(round(amount))}" for name, amount in charged if amount)
         gpu_ms = round(line.total - line.good)
         yield _Finding(
             gpu_ms,
-            f"GPUs were available {percent(line.shown, digits=digits)} of the time, promised are "
-            f"{percent(line.target, digits=digits)}: {whole_hours(gpu_ms)} GPU-hours were missing ({whose}).",
+            f"GPUs were available {share_words(line.shown, digits=line.digits)} of the time, promised are "
+            f"{target_percent(line.target)}: {whole_hours(gpu_ms)} GPU-hours were missing ({whose}).",
         )
 
 

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 from faultlens.causes import CAUSE_CLASSES
 from faultlens.clock import HOUR_MS
+from slo.backing import TOO_LITTLE, share_words
 from slo.report.data import BASES, OVERHEAD, CauseLine, NodeLine, ObjectiveLine, Price, ReportData, WeekLine
 from slo.report.figures import ranked_causes
 from slo.wording import (
     NOTHING,
     day,
-    digits_for,
     duration,
     of_tenths,
     percent,
@@ -58,7 +58,7 @@ class Table(NamedTuple):
 
 def verdict_on(line: ObjectiveLine) -> str:
     """Whether the objective was met, in one word."""
-    return {True: "met", False: "missed", None: "no data"}[line.met]
+    return TOO_LITTLE if line.met and not line.enough else {True: "met", False: "missed", None: "no data"}[line.met]
 
 
 def budget_text(line: ObjectiveLine) -> str:
@@ -72,18 +72,18 @@ def budget_text(line: ObjectiveLine) -> str:
 
 def attained_text(line: ObjectiveLine) -> str:
     """The attained share, with as many more decimals as it takes for a miss not to look like the target."""
-    digits = digits_for(line.target)
+    digits = line.digits
     if line.met is False and line.shown is not None:
         while digits < MOST_DIGITS and round(line.shown * 100, digits) >= line.target * 100:
             digits += 1
-    return percent(line.shown, digits=digits)
+    return share_words(line.shown, digits=digits)
 
 
 def change_text(line: ObjectiveLine) -> str:
     """The difference to the period before, in points."""
     if line.attained is None or line.before is None:
         return NOTHING
-    return points(line.attained - line.before, digits=digits_for(line.target))
+    return points(line.attained - line.before, digits=line.digits)
 
 
 def amount(line: ObjectiveLine, value: float) -> str:
@@ -101,14 +101,13 @@ def objectives_table(data: ReportData) -> Table:
 
 
 def _objective_row(line: ObjectiveLine) -> tuple[str, ...]:
-    digits = digits_for(line.target)
     return (
         line.title,
         target_percent(line.target),
         attained_text(line),
         verdict_on(line),
         change_text(line),
-        percent(line.rolling, digits=digits),
+        share_words(line.rolling, digits=line.digits),
         share_of_budget(line.budget_left),
         percent(line.spent, digits=0),
     )
@@ -133,8 +132,7 @@ def bad_table(data: ReportData) -> Table:
 def _bounds(line: ObjectiveLine) -> str:
     if line.low is None or line.high is None or line.low == line.high:
         return NOTHING
-    digits = digits_for(line.target)
-    return f"{percent(line.low, digits=digits)} {NOTHING} {percent(line.high, digits=digits)}"
+    return f"{share_words(line.low, digits=line.digits)} {NOTHING} {share_words(line.high, digits=line.digits)}"
 
 
 def causes_table(data: ReportData) -> Table:
@@ -186,7 +184,7 @@ def _week_row(week: WeekLine, objectives: Sequence[ObjectiveLine]) -> tuple[str,
         *(f"{totals.failures.get(name, 0):,}" for name in CAUSE_CLASSES),
         percent(totals.ledger.goodput),
         whole_hours(totals.ledger.lost_ms),
-        *(percent(week.attained[line.name], digits=digits_for(line.target)) for line in objectives),
+        *(share_words(week.attained[line.name], digits=line.digits) for line in objectives),
     )
 
 

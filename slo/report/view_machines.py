@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from faultlens.clock import HOUR_MS, MINUTE_MS
+from slo.backing import mean_words, rough
 from slo.report.corrections import now_words, reason, whose
 from slo.report.data import ReportData
 from slo.report.machines import SizeLine
@@ -31,14 +32,14 @@ def _size_row(line: SizeLine) -> tuple[str, ...]:
         f"{line.attempts:,}",
         whole_hours(line.run_ms),
         f"{line.failures:,}",
-        NOTHING if line.mttf_h is None else _hours(line.mttf_h),
+        mean_words(None if line.mttf_h is None else line.mttf_h * HOUR_MS, line.failures),
         _hours(low),
         NOTHING if math.isinf(high) else _hours(high),
     )
 
 
 def _hours(hours: float) -> str:
-    return duration(hours * HOUR_MS)
+    return rough(hours * HOUR_MS)
 
 
 def trainings_table(data: ReportData) -> Table | None:
@@ -53,7 +54,7 @@ def trainings_table(data: ReportData) -> Table | None:
             f"{line.attempts:,}",
             percent(line.effective),
             f"{line.interruptions:,}",
-            NOTHING if line.between_h is None else _hours(line.between_h),
+            mean_words(None if line.between_h is None else line.between_h * HOUR_MS, line.interruptions),
         )
         for line in data.trainings
     ]

@@ -61,7 +61,7 @@ def test_the_table_is_readable_without_json(fortnight: str, capsys: pytest.Captu
     assert called("slo", "--store", fortnight) == 1
     said = capsys.readouterr().out
     assert "Objectives of cluster c1, as of 2026-11-23 00:00 UTC" in said
-    assert "weighted by GPU time: 40.00 %" in said
+    assert "weighted by GPU time: 40 %" in said
 
 
 def test_a_cluster_that_the_store_does_not_know_is_wrong_use(

@@ -78,6 +78,17 @@ spec:
   objectives: [job-success, node-availability, gpu-availability]
 """
 
+# Attempts that INC-2 leaves out of job success, since they are charged to what it names.
+LEFT_OUT = """\
+SELECT concat(v.job_id, '/', toString(v.attempt)) AS attempt
+FROM attributions_latest AS v
+INNER JOIN attempts AS a ON a.job_id = v.job_id AND a.attempt = v.attempt
+INNER JOIN jobs AS j ON j.job_id = v.job_id
+WHERE v.loss = 0 AND v.class IN ('hardware', 'platform') AND a.started_at IS NOT NULL AND j.workload != 'inference'
+    AND v.ended_at >= '2026-11-30 12:00:00' AND v.ended_at < '2026-11-30 20:00:00'
+ORDER BY attempt
+"""
+
 
 def stands(store: Path, objectives: Objectives) -> dict[str, Standing]:
     with open_store(str(store)) as opened:
@@ -113,11 +124,18 @@ def test_a_simulated_fleet_gives_the_same_figures_both_ways(fleet: Path, tmp_pat
             assert counted.bounds == pytest.approx(streamed.bounds)
 
 
-def test_calendars_slices_and_exclusions_are_counted_the_same_both_ways(fleet: Path, tmp_path: Path) -> None:
-    (site := tmp_path / "site.yaml").write_text(SITE.replace("TEAM", "vision"))
-    kept = ("--store", str(tmp_path / "store"), "--objectives", str(site))
-    called("replay", str(fleet), *kept, "--json")
-    found, usual = (stands(tmp_path / "store", load_objectives(path)) for path in (site, None))
+@pytest.fixture(scope="module")
+def narrowed(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the store of a fleet that was held to a site's own objectives, and those."""
+    store = tmp_path_factory.mktemp("narrowed") / "store"
+    (site := store.parent / "site.yaml").write_text(SITE.replace("TEAM", "vision"))
+    called("replay", str(fleet), "--store", str(store), "--objectives", str(site), "--json")
+    return store, site
+
+
+def test_calendars_slices_and_exclusions_are_counted_the_same_both_ways(narrowed: tuple[Path, Path]) -> None:
+    store, site = narrowed
+    found, usual = (stands(store, load_objectives(path)) for path in (site, None))
     for name in ("node_availability", "gpu_availability", "job_start", "job_success", "research"):
         standing = found[name]
         assert standing.agreement == "same", (standing.measure, standing.attained, standing.streamed)
@@ -129,3 +147,20 @@ def test_calendars_slices_and_exclusions_are_counted_the_same_both_ways(fleet: P
     assert 0 < part.total < whole.total
     assert found["node_availability"].attained != usual["node_availability"].attained
     assert found["gpu_availability"].window == "P1W"
+
+
+def test_a_verdict_that_a_person_overrules_leaves_the_exclusion_of_its_class_both_ways(
+    narrowed: tuple[Path, Path],
+) -> None:
+    store, site = narrowed
+    before = stands(store, load_objectives(site))["job_success"]
+    with open_store(str(store)) as opened:
+        left_out = opened.query(LEFT_OUT)[0]["attempt"]
+    said = ("--class", "driver", "--why", "the module was rebuilt")
+    called("label", left_out, *said, "--store", str(store), "--objectives", str(site))
+    after = stands(store, load_objectives(site))["job_success"]
+    assert before.measure is not None
+    assert after.measure is not None
+    assert (before.agreement, after.agreement) == ("same", "same"), (after.measure, after.streamed)
+    assert after.measure.by_class.get("driver", 0) == before.measure.by_class.get("driver", 0) + 1
+    assert (after.measure.good, after.measure.total) == (before.measure.good, before.measure.total + 1)

@@ -82,7 +82,7 @@ def test_weeks_are_a_line_each_and_nothing_is_not_a_number() -> None:
     assert table is not None
     assert [" ".join(row) for row in table.rows] == [
         "Mon 9 Nov 0 0 0 0 0 \N{EN DASH} 0.0 \N{EN DASH}",
-        "Mon 16 Nov 120 3 0 2 4 90.0 % 100.0 97.12 %",
+        "Mon 16 Nov 120 3 0 2 4 90.0 % 100.0 97.1 %",
     ]
     assert view.weeks_table(replace(a_report(), weeks=weeks[1:])) is None
 

@@ -53,7 +53,7 @@ def test_sizes_begin_where_the_smaller_ones_end_and_without_failures_nothing_bou
     table = view_machines.sizes_table(replace(a_report(), sizes=lines))
     assert table is not None
     assert [row[0] for row in table.rows] == ["1 to 8", "9 to 64", "4,097 and more"]
-    assert table.rows[0][4:] == (NOTHING, "1 d 9 h", NOTHING)
+    assert table.rows[0][4:] == (NOTHING, "33 h", NOTHING)
 
 
 def test_a_trainings_effective_time_counts_the_wait_and_leaves_out_nothing_but_the_users_own() -> None:
@@ -68,7 +68,7 @@ def test_a_trainings_effective_time_counts_the_wait_and_leaves_out_nothing_but_t
     data = replace(a_report(), trainings=(line, calm))
     table = view_machines.trainings_table(data)
     assert table is not None
-    assert [row[4:] for row in table.rows] == [("90.8 %", "419", "3 h 5 min"), (NOTHING, "0", NOTHING)]
+    assert [row[4:] for row in table.rows] == [("90.8 %", "419", "3.1 h"), (NOTHING, "0", NOTHING)]
     assert "The largest trainings" in render_html(data)
 
 

@@ -58,11 +58,11 @@ def test_the_table_names_what_is_missed_and_the_details_whom_it_is_charged_to() 
     found = [standing(good=990, total=1000, PT1H=14.0, PT5M=14.0), standing("goodput", good=0, total=0)]
     text = as_text(found, VIEW, "cluster c1", OBJECTIVES)
     rows = [" ".join(line.split()) for line in text.splitlines()]
-    assert "job_success MISSED 99.00 % 99.5 % 28 d used 2.0x used up" in rows
+    assert "job_success MISSED 99.0 % 99.5 % 28 d used 2.0x used up" in rows
     assert "goodput no data \N{EN DASH} 90 % 28 d \N{EN DASH} \N{EN DASH}" in rows
     assert "990 good of 1,000 attempts" in text
     assert "not good: hardware 10" in text
-    assert "between 98.00 % and 99.50 %, if everything assumed moved to either side" in text
+    assert "between 98.0 % and 99.5 %, if everything assumed moved to either side" in text
     assert "burn rate, and what it used of the budget: 1 h 14.00 (2.1 %), 5 min 14.00 (0.2 %)" in text
     assert "the budget is worth 3 h 21 min of total outage in 28 d" in text
     assert "warns: page_fast" in text

@@ -76,7 +76,7 @@ def test_the_finding_with_most_gpu_time_behind_it_comes_first() -> None:
 def test_missing_gpus_are_told_when_the_promise_was_broken() -> None:
     [told] = telling(a_week(objectives=(gpus(missing=10, of=1000),)))
     assert told == (
-        "GPUs were available 99.000 % of the time, promised are 99.950 %: 10.0 GPU-hours were missing (hardware 10.0)."
+        "GPUs were available 99.00 % of the time, promised are 99.95 %: 10.0 GPU-hours were missing (hardware 10.0)."
     )
     assert telling(a_week(objectives=(gpus(missing=0, of=1000),))) == []
 
