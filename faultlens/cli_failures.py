@@ -13,7 +13,7 @@ from faultlens.cli_options import JsonOption, StoreOption
 from slo.failures import as_plain, as_text, newest
 
 
-def failures(
+def failures(  # noqa: PLR0913 - one parameter for each option of the command
     *,
     class_: Annotated[CauseClass | None, typer.Option("--class", help="Only this side's fault.")] = None,
     code: Annotated[

@@ -18,6 +18,7 @@ DATA: Final = Path(__file__).parent / "floors.yaml"
 TOO_LITTLE: Final = "too little data"
 # A node tells where it stands every half a minute: what happened between two reports is known to the minute.
 _GRAIN_MS: Final = MINUTE_MS
+_MOST_DIGITS: Final = 8
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", SECOND_MS))
 
 
@@ -59,6 +60,14 @@ def share_words(share: float | None, *, digits: int) -> str:
     if share is not None and share < 1 and round(share * 100, digits) >= 100:
         return f"> {percent(1 - 10 ** -(digits + 2), digits=digits)}"
     return percent(share, digits=digits)
+
+
+def attained_words(share: float | None, target: float, *, digits: int) -> str:
+    """Return a share in percent, with as many more decimals as it takes for a miss not to look like the target."""
+    if share is not None and share < target:
+        while digits < _MOST_DIGITS and round(share * 100, digits) >= target * 100:
+            digits += 1
+    return share_words(share, digits=digits)
 
 
 def known_words(known_ms: int, window_ms: int) -> str:

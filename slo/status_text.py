@@ -10,7 +10,7 @@ from typing import Any, Final
 from faultlens.budget import budget_used_in
 from faultlens.clock import iso
 from faultlens.objectives import Exclusion, Objective, Objectives, parse_duration_ms
-from slo.backing import TOO_LITTLE, known_words, share_words
+from slo.backing import TOO_LITTLE, attained_words, known_words, share_words
 from slo.budget import bad_time_allowed_ms
 from slo.measure import OVERHEAD
 from slo.recompute import View
@@ -52,7 +52,7 @@ def _row(standing: Standing) -> tuple[str, ...]:
     return (
         objective.name,
         verdict_word(standing, WORDS),
-        share_words(standing.attained, digits=standing.digits),
+        attained_words(standing.attained, objective.target, digits=standing.digits),
         target_percent(objective.target),
         window_words(standing),
         share_of_budget(left),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from slo.backing import known_words, share_words
+from slo.backing import attained_words, known_words
 from slo.measure import OVERHEAD
 from slo.pages.asked import link
 from slo.report.charts import Frame, meter
@@ -47,7 +47,7 @@ def _tile(standing: Standing, cluster: str) -> Tile:
         title=objective.title,
         href=link(f"/objectives/{objective.name}", cluster=cluster),
         verdict=verdict_word(standing, WORDS),
-        attained=share_words(standing.attained, digits=standing.digits),
+        attained=attained_words(standing.attained, objective.target, digits=standing.digits),
         target=target_percent(objective.target),
         window=window_words(standing),
         known=known_words(standing.known_ms, standing.elapsed_ms),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from slo.backing import share_words
+from slo.backing import attained_words
 from slo.report.data import OVERHEAD, CauseLine, NodeLine, ObjectiveLine, ReportData
 from slo.wording import duration, listed, many, percent, points, signed, target_percent, whole_hours
 
@@ -59,7 +59,7 @@ def _budgets(data: ReportData) -> Iterator[str]:
 
 
 def _miss(line: ObjectiveLine) -> str:
-    shown = share_words(line.shown, digits=line.digits)
+    shown = attained_words(line.shown, line.target, digits=line.digits)
     return f"{_inside(line.title)} ({shown}, target {target_percent(line.target)})"
 
 

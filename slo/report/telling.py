@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from slo.backing import share_words
+from slo.backing import attained_words
 from slo.report.data import OVERHEAD, ReportData
 from slo.report.summary import CATEGORY_WORDS, CLASS_WORDS, charge
 from slo.wording import many, percent, target_percent, whole_hours
@@ -67,9 +67,10 @@ def _availability(data: ReportData) -> Iterator[_Finding]:
         charged = sorted(line.by_class.items(), key=lambda item: -item[1])
         whose = ", ".join(f"{_whose(name)} {whole_hours(round(amount))}" for name, amount in charged if amount)
         gpu_ms = round(line.total - line.good)
+        shown = attained_words(line.shown, line.target, digits=line.digits)
         yield _Finding(
             gpu_ms,
-            f"GPUs were available {share_words(line.shown, digits=line.digits)} of the time, promised are "
+            f"GPUs were available {shown} of the time, promised are "
             f"{target_percent(line.target)}: {whole_hours(gpu_ms)} GPU-hours were missing ({whose}).",
         )
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from faultlens.causes import CAUSE_CLASSES
 from faultlens.clock import HOUR_MS
-from slo.backing import TOO_LITTLE, share_words
+from slo.backing import TOO_LITTLE, attained_words, share_words
 from slo.report.data import BASES, OVERHEAD, CauseLine, NodeLine, ObjectiveLine, Price, ReportData, WeekLine
 from slo.report.figures import ranked_causes
 from slo.wording import (
@@ -25,7 +25,6 @@ from slo.wording import (
 )
 
 CAUSES_LIMIT: Final = 20
-MOST_DIGITS: Final = 8
 FLEET_WORDS: Final = {
     "allocated": "Allocated to jobs",
     "idle_healthy": "Idle and healthy",
@@ -72,11 +71,7 @@ def budget_text(line: ObjectiveLine) -> str:
 
 def attained_text(line: ObjectiveLine) -> str:
     """The attained share, with as many more decimals as it takes for a miss not to look like the target."""
-    digits = line.digits
-    if line.met is False and line.shown is not None:
-        while digits < MOST_DIGITS and round(line.shown * 100, digits) >= line.target * 100:
-            digits += 1
-    return share_words(line.shown, digits=digits)
+    return attained_words(line.shown, line.target, digits=line.digits)
 
 
 def change_text(line: ObjectiveLine) -> str:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from slo.backing import TOO_LITTLE, digits_of, is_enough, known_words, mean_words, rough, share_words
-from slo.wording import digits_for
+from slo.backing import TOO_LITTLE, attained_words, digits_of, is_enough, known_words, mean_words, rough, share_words
+from slo.wording import NOTHING, digits_for
 
 
 def test_a_few_attempts_have_no_decimals_and_many_have_as_many_as_the_target() -> None:
@@ -34,6 +34,12 @@ def test_what_is_not_whole_is_never_said_to_be() -> None:
     assert share_words(0.99999, digits=2) == "> 99.99 %"
     assert share_words(0.9987, digits=1) == "99.9 %"
     assert share_words(1.0, digits=0) == "100 %"
+
+
+def test_a_miss_never_looks_like_the_target() -> None:
+    assert attained_words(0.9899, 0.99, digits=0) == "98.99 %"
+    assert attained_words(0.9912, 0.99, digits=0) == "99 %"
+    assert attained_words(None, 0.99, digits=0) == NOTHING
 
 
 def test_a_target_is_called_kept_only_after_a_day_and_by_twenty_attempts() -> None:

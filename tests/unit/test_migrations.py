@@ -46,7 +46,9 @@ def test_every_statement_can_be_repeated() -> None:
         for statement in statements(migration.sql):
             again = ("CREATE TABLE IF NOT EXISTS ", "CREATE OR REPLACE VIEW ", "INSERT INTO gpu_hours_due SELECT ")
             assert statement.startswith(again) or re.fullmatch(
-                r"ALTER TABLE \w+ (MODIFY SETTING \w+ = \d+|DROP COLUMN IF EXISTS \w+|ADD COLUMN IF NOT EXISTS \w+ \w+)", statement
+                r"ALTER TABLE \w+ "
+                r"(MODIFY SETTING \w+ = \d+|DROP COLUMN IF EXISTS \w+|ADD COLUMN IF NOT EXISTS \w+ \w+)",
+                statement,
             ), statement[:60]
 
 
