@@ -19,7 +19,7 @@ INSTALLED := $(VENV)/installed
 QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-kubernetes-remediation drill-slurm-jobs drill-slurm-remediation bench clean
+.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-kubernetes-remediation drill-slurm-jobs drill-slurm-remediation record-ray bench clean
 
 help: ## What there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -76,6 +76,9 @@ drill-slurm-jobs: $(INSTALLED) ## Thirty jobs on a real Slurm (LAB_SLURM brings 
 
 drill-slurm-remediation: $(INSTALLED) ## A node of a real Slurm (LAB_SLURM, as root) goes bad, is repaired live, and returns: 8 minutes
 	@nice $(BIN)/python -m tests.drills.slurm_remediation $(LAB_SLURM) $(DRILL_STATE)/slurm-remediation
+
+record-ray: $(INSTALLED) ## What a real KubeRay operator makes of RayJobs on a real control plane (LAB_KUBERNETES), for tests
+	@nice $(BIN)/python -m tests.drills.ray $(LAB_KUBERNETES) $(DRILL_STATE)/ray
 
 adversary: $(INSTALLED) ## Remediation against a fleet, people and actuators that err: SEEDS of them, NODES, DAYS
 	@FAULTLENS_SEEDS=$(SEEDS) FAULTLENS_FIRST=$(FIRST) FAULTLENS_NODES=$(NODES) FAULTLENS_DAYS=$(DAYS) $(BIN)/pytest -q -x tests/simulation/test_remediation.py

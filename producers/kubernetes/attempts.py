@@ -149,6 +149,10 @@ def _joined(job: Job, run: Run, group: Group) -> tuple[Job, Attempt | None, list
         current = _same_replica(job, group)
     elif current is not None and (_is_of_another(current, group) or not _going_on(current)):
         job, happened = _ended(job, current, job.last + 1)
+        if _is_of_another(current, group):
+            # What is left of it is seen until it is deleted, and is not of the attempt that comes after.
+            left = {key: w.run.restarts for key, w in current.workers.items() if not w.gone}
+            job = replace(job, done={**job.done, **left})
         current = None
     if current is None:
         current = Attempt(number=job.last + 1, generation=group.name, pods=group.pods)

@@ -161,9 +161,9 @@ def until(what: str, holds: Callable[[], Any], patience_s: float = PATIENCE_S) -
 class Lab:
     """The tool that brings the control plane up, and its state directory."""
 
-    def __init__(self, tool: Path, state: Path) -> None:
+    def __init__(self, tool: Path, state: Path, port: str = BASE_PORT) -> None:
         self._tool = tool
-        self._environment = os.environ | {"LAB": str(state), "BASE_PORT": BASE_PORT}
+        self._environment = os.environ | {"LAB": str(state), "BASE_PORT": port}
         self.kubeconfig = state / "etc" / "kubeconfig"
 
     def up(self) -> None:
