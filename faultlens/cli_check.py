@@ -19,11 +19,13 @@ from faultlens.cli_options import JsonOption, ObjectivesOption, PolicyOption, St
 from faultlens.errors import ConfigurationError, FaultlensError, UsageError, WorldError
 from faultlens.kafka import connection_of
 from faultlens.local_policy import decided_by
+from faultlens.local_report import SHOWN
 from faultlens.settings import PREFIX, load_settings, unknown_variables
 from faultlens.signatures import load_signatures
 from faultlens.store import Embedded, open_store, parse_dsn
 from sinks.migrate import migrate as bring_up_to_date
 from sinks.migrate import outstanding
+from slo.queries import ask
 from slo.wording import printable
 
 EXIT_BAD: Final = 1
@@ -92,7 +94,11 @@ def _findings(sources: Sources) -> Iterator[Finding]:
     yield _part("signatures", lambda: f"version {load_signatures(sources.signatures).version}")
     yield _part("objectives", lambda: _objectives(sources.objectives))
     yield _part("policy", lambda: f"version {decided_by(sources.policy).version}")
-    yield _part("store", lambda: _store(sources.store or load_settings().store))
+    kept_in = sources.store or load_settings().store
+    store = _part("store", lambda: _store(kept_in))
+    yield store
+    if store.level == "ok":
+        yield from _shared_names(kept_in)
     brokers = [_part("brokers", partial(_broker, address)) for address in _brokers()]
     yield from brokers
     if brokers and all(broker.level == "ok" for broker in brokers):
@@ -131,6 +137,23 @@ def _store(dsn: str) -> str:
     if missing:
         raise ConfigurationError(f"{place} lacks {', '.join(missing)}: run `faultlens migrate`")
     return f"{place} is up to date"
+
+
+def _shared_names(dsn: str) -> Iterator[Finding]:
+    """Yield a warning of names that are to be unique and came under several clusters."""
+    place = parse_dsn(dsn)
+    if isinstance(place, Embedded) and not place.path.exists():
+        return
+    with open_store(dsn) as store:
+        found = ask(store, "shared_names", {"shown": SHOWN})
+    for row in found:
+        some = "; ".join(f"{name} in {', '.join(clusters)}" for name, clusters in row["some"])
+        yield Finding(
+            "names",
+            "warning",
+            f"{row['names']:,} {row['kind']} name(s) came under more than one cluster, such as {some}: names are to be "
+            "unique. If it is one cluster, import again with its one name (--cluster), else with --prefix",
+        )
 
 
 def _brokers() -> list[str]:

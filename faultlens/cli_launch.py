@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -49,11 +50,22 @@ _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
 
+class RetryOn(StrEnum):
+    """What makes a launcher run a command again."""
+
+    VERDICT = "verdict"
+    FAILURE = "failure"
+
+
 def launch(  # noqa: PLR0913 - one parameter for each option of the command
     command: Annotated[list[str], typer.Argument(metavar="-- CMD…", help="What to run.", show_default=False)],
     *,
     cluster: Annotated[str, typer.Option(metavar="NAME", help="The cluster's name in events.")] = "local",
     retries: Annotated[int, typer.Option(min=0, max=1_000, help="Run it again so often, where that can help.")] = 0,
+    retry_on: Annotated[
+        RetryOn,
+        typer.Option(help="What a retry needs: a verdict that it can help, or any failure, whoever is to blame."),
+    ] = RetryOn.VERDICT,
     job_events: Annotated[
         bool,
         typer.Option(
@@ -63,6 +75,13 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
     progress_pattern: StepsOption = None,
     checkpoint_pattern: SavesOption = None,
     progress_file: FileOption = None,
+    job_state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="A folder that all nodes see: the last checkpoint waits there for a requeued job.",
+        ),
+    ] = None,
     stall_after_s: Annotated[
         float, typer.Option(min=10, max=86_400, help="Without progress for so long it is told to be stalled.")
     ] = STALL_AFTER_S,
@@ -82,9 +101,11 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
     )
     options = Options(
         retries=retries,
+        retry_anyway=retry_on is RetryOn.FAILURE,
         job_events=job_events,
         stall_after_s=stall_after_s,
         progress_file=progress_file,
+        job_state=job_state or load_settings().job_state,
         **_patterns(progress_pattern, checkpoint_pattern, is_file=progress_file is not None),
     )
     with _surroundings(who, out, brokers, verdict_wait_s) as (sink, judge):

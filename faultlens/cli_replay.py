@@ -70,6 +70,8 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
     """
     until_ms = _moment(until)
     recordings = _recordings(files or [])
+    for recording in recordings:
+        recording.verify()
     dsn = store or load_settings().store
     roles = load_roles(catalogue or (), signatures or (), objectives, policy=policy)
     with ExitStack() as stack:

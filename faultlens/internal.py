@@ -153,7 +153,8 @@ class NodeAnswer(Data, frozen=True):
 
     Failed starts are in a row with the attempt's end when no good start on this node lies between. Of these,
     `start_failures_here` counts the jobs whose start surely failed by this node, since it was held alone or named, and
-    `start_tries` how often any of them tried.
+    `start_tries` how often any of them tried. `sharers` counts the other jobs that held devices of this node while the
+    attempt did, in its evidence window.
     """
 
     job_id: str
@@ -174,6 +175,7 @@ class NodeAnswer(Data, frozen=True):
     pool: str | None = None
     domains: dict[str, str] = {}
     gpus_total: int = 0
+    sharers: int = 0
 
 
 class NodeNews(Data, frozen=True):

@@ -18,6 +18,7 @@ from faultlens.local_state import load, save
 from faultlens.local_tally import Tally
 from faultlens.recordings import Recording, merged
 from faultlens.topics import INPUT_TYPES
+from streams.node_health import NamesakesProcessor, shared_names, stopped_reporting
 from streams.runtime.dead_letters import dead_letter, in_file
 from streams.runtime.records import Role, Sent
 from streams.runtime.task import Task
@@ -133,6 +134,10 @@ class _Run:
         self.tally.by_topic.update({t: n for t, n in self._pump.taken().items() if t not in INTERNAL})
         for task in self._pump.tasks:
             self.tally.add(task.counts)
+            if isinstance(task.role.processor, NamesakesProcessor):
+                states = [(key, kept.state) for key, kept in task.states.items()]
+                self.tally.namesakes = shared_names(states)
+                self.tally.stopped = stopped_reporting(states, self._latest_ms)
 
     def close(self) -> None:
         """Write what is buffered."""

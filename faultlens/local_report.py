@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from faultlens.clock import moment_of
 from faultlens.local_tally import Tally
 from faultlens.topics import DEAD_LETTERS
+from slo.wording import printable
+
+# Of names that several clusters have, so many are told.
+SHOWN: Final = 5
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,10 @@ def as_text(run: Run) -> str:
             f"Not believed: {tally.doubted:,} times that an event was received more than a day after those around it; "
             "it counts as received with those"
         )
+    if tally.namesakes:
+        lines.append(_namesakes(tally.namesakes))
+    if tally.stopped:
+        lines.append(_stopped(tally.stopped))
     if run.out is not None:
         lines.append(f"Written to {run.out}: {_list(tally.written) or 'nothing'}")
     lines.append("Kept nowhere (--store none)" if run.store is None else f"Kept in {run.store}")
@@ -76,6 +85,31 @@ def _verdicts(tally: Tally) -> str:
         text += f"\n  {cause_class:<9} {sum(bases.values()):>7,}  ({_list(bases)})"
     changes = {"amended": tally.amended, "withdrawn": tally.withdrawn}
     return text + _list({name: count for name, count in changes.items() if count}, before="\n  revisions: ")
+
+
+def _namesakes(clusters_of: Mapping[str, Sequence[str]]) -> str:
+    """Warn of names that nodes of several clusters have: each cluster's evidence was kept from the others' jobs."""
+    shown = [printable(f"{node} in {', '.join(clusters)}", limit=200) for node, clusters in sorted(clusters_of.items())]
+    more = "" if len(shown) <= SHOWN else f", and {len(shown) - SHOWN:,} more"
+    return (
+        f"Warning: {len(shown):,} node name{'s' if len(shown) != 1 else ''} came under more than one cluster "
+        f"({'; '.join(shown[:SHOWN])}{more}). What was reported for one cluster says nothing of another's jobs: if it "
+        "is one cluster, import again with its one name (--cluster), else with --prefix"
+    )
+
+
+def _stopped(last_ms: Mapping[str, int]) -> str:
+    """Warn of nodes that are counted as out of service only since nobody reports on them any more."""
+    shown = [
+        printable(f"{node} since {moment_of(at_ms):%Y-%m-%d %H:%M} UTC", limit=200)
+        for node, at_ms in sorted(last_ms.items(), key=lambda one: (one[1], one[0]))
+    ]
+    more = "" if len(shown) <= SHOWN else f", and {len(shown) - SHOWN:,} more"
+    return (
+        f"Warning: {len(shown):,} node{'s' if len(shown) != 1 else ''} stopped reporting before the recordings end "
+        f"({', '.join(shown[:SHOWN])}{more}). Time without reports counts as not available and has no failure behind "
+        "it: see to their agents, or tell that they were removed (an event of type faultlens.node.action.v1)"
+    )
 
 
 def _list(counts: Mapping[str, int], *, before: str = "") -> str:

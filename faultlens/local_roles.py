@@ -18,7 +18,7 @@ from faultlens.topics import CONTEXT
 from streams.attribution import load_precision
 from streams.fleet_context import FleetContextProcessor
 from streams.job_lifecycle import JobLifecycleProcessor, StartLimits
-from streams.node_health import NodeHealthProcessor
+from streams.node_health import NamesakesProcessor
 from streams.objectives import ObjectivesProcessor
 from streams.processor import Processor
 from streams.remediation import Policy, RemediationProcessor
@@ -40,7 +40,7 @@ class Cadence:
 
 # What each role reads, the topic that carries ticks first.
 READS: Final[dict[str, tuple[str, ...]]] = {
-    NodeHealthProcessor.name: (*NodeHealthProcessor.topics, CONTEXT),
+    NamesakesProcessor.name: (*NamesakesProcessor.topics, CONTEXT),
     JobLifecycleProcessor.name: (*JobLifecycleProcessor.topics, CONTEXT),
     FleetContextProcessor.name: FleetContextProcessor.topics,
     ObjectivesProcessor.name: ObjectivesProcessor.topics,
@@ -72,7 +72,7 @@ class _Data:
 
 
 def _node(data: _Data, cadence: Cadence) -> Processor:
-    return NodeHealthProcessor(data.catalogue, count_every_ms=cadence.count_every_ms)
+    return NamesakesProcessor(data.catalogue, count_every_ms=cadence.count_every_ms)
 
 
 def _job(data: _Data, cadence: Cadence) -> Processor:
@@ -96,7 +96,7 @@ def _remediation(data: _Data, cadence: Cadence) -> Processor:
 
 # In the order in which roles take a record that several read, and in which they end.
 _MAKERS: Final[dict[str, Callable[[_Data, Cadence], Processor]]] = {
-    NodeHealthProcessor.name: _node,
+    NamesakesProcessor.name: _node,
     JobLifecycleProcessor.name: _job,
     FleetContextProcessor.name: _context,
     ObjectivesProcessor.name: _objectives,

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from faultlens.clock import moment_of
 from faultlens.codec import Event
 from faultlens.events import DeadLetter, JobAttributed
 from streams.runtime.task import Counts
@@ -18,7 +19,9 @@ _MAX_FOLLOWED: Final = 100_000
 class Tally:
     """Counts of one replay. Verdicts are counted as they last stood: a withdrawn one is none.
 
-    `doubted` events said to have arrived so far ahead of the others that the clock did not follow them.
+    `doubted` events said to have arrived so far ahead of the others that the clock did not follow them. `namesakes`:
+    names that nodes of more than one cluster have, with these clusters; `stopped`: nodes whose reports ended before the
+    recording did, with when (milliseconds).
     """
 
     too_old: int = 0
@@ -32,6 +35,8 @@ class Tally:
     amended: int = 0
     withdrawn: int = 0
     open_verdicts: int = 0
+    namesakes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    stopped: dict[str, int] = field(default_factory=dict)
     _standing: dict[tuple[str, int, int], tuple[str, str, str]] = field(default_factory=dict)
 
     @property
@@ -94,4 +99,6 @@ class Tally:
             "too_old": self.too_old,
             "arrivals_doubted": self.doubted,
             "failures": self.failures,
+            "nodes_in_several_clusters": {node: list(names) for node, names in sorted(self.namesakes.items())},
+            "stopped_reporting": {node: moment_of(at_ms).isoformat() for node, at_ms in sorted(self.stopped.items())},
         }

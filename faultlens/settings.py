@@ -14,7 +14,16 @@ from faultlens.errors import ConfigurationError
 
 PREFIX: Final = "FAULTLENS_"
 # What a launcher tells a training script (faultlens/progress.py), and no setting of the program.
-_FOR_TRAINING: Final = frozenset({"FAULTLENS_PROGRESS", "FAULTLENS_JOB_ID", "FAULTLENS_ATTEMPT"})
+_FOR_TRAINING: Final = frozenset(
+    {
+        "FAULTLENS_PROGRESS",
+        "FAULTLENS_JOB_ID",
+        "FAULTLENS_ATTEMPT",
+        "FAULTLENS_CHECKPOINT_STEP",
+        "FAULTLENS_CHECKPOINT_PATH",
+        "FAULTLENS_EXCLUDE_NODES",
+    }
+)
 
 
 def data_directory() -> Path:
@@ -47,6 +56,9 @@ class Settings(BaseSettings):
     mail_password_file: Path | None = Field(default=None, description="file whose first line is that password")
     gpu_hour_price: float | None = Field(default=None, ge=0, description="what a GPU-hour costs, for reports")
     currency: str = Field(default="USD", max_length=8, description="the currency of that price")
+    job_state: Path | None = Field(
+        default=None, description="a folder that all nodes see, where launchers leave a job's last checkpoint"
+    )
     brokers: str | None = Field(default=None, description="Kafka's host:port list; without it everything is embedded")
     kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
         default="plaintext", description="how the brokers are spoken to"

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from faultlens.causes import CauseClass, title_of
-from faultlens.signatures.decide import LogBasis, LogVerdict
+from faultlens.signatures.decide import NOTHING_KNOWN_RULE, LogBasis, LogVerdict
 from faultlens.signatures.measured import RIGHT_OF
 from faultlens.signatures.model import Match
 from faultlens.signatures.next_steps import NextSteps
@@ -35,6 +35,11 @@ _WHY: Final[Mapping[str, str]] = MappingProxyType(
         "cleared_by_progress_in_log": "the job went on after every fault that it printed",
         "nothing_known_in_log": "no known line was found",
     }
+)
+
+_NOTHING_TO_DO: Final = (
+    "If the job failed, look for the rank that broke first, at the scheduler's word for its end, and at the kernel log "
+    "of its nodes at that time."
 )
 
 
@@ -97,14 +102,13 @@ def explain(verdict: LogVerdict, steps: NextSteps, *, first_line: int = 1) -> An
             Other(cause_class=o.cause_class, code=o.cause_code, title=title_of(o.cause_code), because=o.because)
             for o in verdict.alternatives
         ),
-        next_step=steps.for_cause(verdict.cause_code),
+        next_step=_NOTHING_TO_DO if verdict.rule == NOTHING_KNOWN_RULE else steps.for_cause(verdict.cause_code),
     )
 
 
 def as_text(answer: Answer) -> Iterator[str]:
     """The answer as lines for a terminal; what the log printed is not yet escaped."""
-    sure = "" if answer.basis == "supported" else " (assumed)"
-    yield f"{answer.title}: {_OWNERS[answer.cause_class]}{sure}"
+    yield _headline(answer)
     yield f"  cause          {answer.code} ({answer.cause_class}), {answer.basis}"
     if answer.deciding is not None:
         yield f"  decided by     {_shown(answer.deciding)}"
@@ -119,6 +123,14 @@ def as_text(answer: Answer) -> Iterator[str]:
         yield from _block(name, [_shown(line) for line in lines])
     yield from _block("could also be", [f"{o.title} ({o.code}): {_OWNERS[o.cause_class]}" for o in answer.alternatives])
     yield f"  what to do     {answer.next_step}"
+
+
+def _headline(answer: Answer) -> str:
+    owner = _OWNERS[answer.cause_class]
+    if answer.rule == NOTHING_KNOWN_RULE:
+        return f"Nothing in this log says that anything broke. Of a job that failed all the same: {owner} (assumed)"
+    sure = "" if answer.basis == "supported" else " (assumed)"
+    return f"{answer.title}: {owner}{sure}"
 
 
 def _how_sure(answer: Answer) -> str:

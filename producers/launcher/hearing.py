@@ -46,15 +46,25 @@ class Hearing:
     `unreadable`: lines that were no such events, or another job's.
     """
 
-    def __init__(self, who: Identity, told: Callable[[Event], None], *, tells_sizes: bool) -> None:
-        """`tells_sizes`: whether it is this launcher that tells when the job goes on with other workers."""
+    def __init__(
+        self,
+        who: Identity,
+        told: Callable[[Event], None],
+        *,
+        tells_sizes: bool,
+        saved: Saved | None = None,
+        kept: Callable[[Saved], None] = lambda _saved: None,
+    ) -> None:
+        """`tells_sizes`: whether it is this launcher that tells when the job goes on with other workers; `saved`: what
+        an earlier attempt saved; `kept`: is called with each checkpoint that was saved."""
         self._who = who
         self._told = told
         self._tells_sizes = tells_sizes
         self._decode = Decoder(_FROM_TRAINING).decode
         self._slots: dict[str, Slot] = {}
         self._are_counted = False
-        self.saved: Saved | None = None
+        self._kept = kept
+        self.saved = saved
         self.progress_ms: int | None = None
         self.unreadable = 0
 
@@ -81,8 +91,8 @@ class Hearing:
     def event(self, event: Event, path: str | None = None) -> None:
         """Take a step or a checkpoint."""
         if isinstance(event.data, JobCheckpoint) and event.data.ok:
-            is_path = path is not None and "\0" not in path and len(path) <= _PATH_CHARS
-            self.saved = Saved(event.data.step, path if is_path else None)
+            self.saved = Saved(event.data.step, path if path is not None and is_path(path) else None)
+            self._kept(self.saved)
         self.progress_ms = max(self.progress_ms or 0, event.time_ms)
         self._told(event)
 
@@ -95,6 +105,11 @@ class Hearing:
         if self._tells_sizes and not same:
             allocation = tuple(self._slots.values())
             self._told(telling.resized(self._who, said.attempt, event.time_ms, allocation, lost))
+
+
+def is_path(text: str) -> bool:
+    """Return whether a process can be told of it."""
+    return "\0" not in text and len(text) <= _PATH_CHARS
 
 
 def _path_of(line: bytes) -> str | None:

@@ -14,7 +14,8 @@ from faultlens.codec import Event
 from faultlens.errors import WorldError
 from faultlens.events import JobAttributed, Stalled
 from producers.launcher import flight, telling
-from producers.launcher.hearing import Hearing
+from producers.launcher.handover import Handover
+from producers.launcher.hearing import Hearing, Saved
 from producers.launcher.identity import Identity, excluding
 from producers.launcher.lookout import Lookout
 from producers.launcher.process import ENDING, ENDING_A_RANK, Run
@@ -55,17 +56,21 @@ class Queue(Protocol):
 class Options(Struct, frozen=True, kw_only=True):
     """What was asked for: how many retries, and whether the job's own events are told or only this rank's exit.
 
-    `stall_after_s`: without progress for so long it is told to be stalled, once there was some; `steps` and `saves`:
-    what is progress and what a saved checkpoint, in its output or in what is added to `progress_file`.
+    `retry_anyway`: whatever the verdict says. `stall_after_s`: without progress for so long it is told to be stalled,
+    once there was some; `steps` and `saves`: what is progress and what a saved checkpoint, in its output or in what is
+    added to `progress_file`; `job_state`: a folder that all nodes see, where checkpoints are left for attempts that
+    another launcher starts.
     """
 
     retries: int = 0
+    retry_anyway: bool = False
     job_events: bool = True
     alive_every_s: float = ALIVE_EVERY_S
     stall_after_s: float = STALL_AFTER_S
     steps: Any = None
     saves: Any = None
     progress_file: Path | None = None
+    job_state: Path | None = None
 
 
 class Launcher:
@@ -93,14 +98,33 @@ class Launcher:
         self._now_ms = now_ms
         self._say = say
         self._queue = queue
-        self._hearing = Hearing(who, self._tell, tells_sizes=options.job_events)
+        self._handover = None if options.job_state is None else Handover(options.job_state, who.job_id, say)
+        self._hearing = self._made_hearing()
         self._tells_job = options.job_events and who.is_first
         self._alive_ms = 0
         self._stalled: Stalled | None = None
         self._causes: list[str] = []
 
+    def _made_hearing(self) -> Hearing:
+        """Return what listens to the training. The first rank's checkpoints are the job's; all may go on from them.
+
+        A first attempt goes on from nothing: Slurm gives ids out again.
+        """
+        sizes, over = self._options.job_events, self._handover
+        if over is None:
+            return Hearing(self._who, self._tell, tells_sizes=sizes)
+        saved = over.read() if self._who.attempt > 1 else None
+        kept = over.keep if self._who.is_first else _nobody
+        return Hearing(self._who, self._tell, tells_sizes=sizes, saved=saved, kept=kept)
+
     def run(self) -> Ending:
         """Run the command, again as long as the verdicts say so, and return how the last attempt ended."""
+        ending = self._run()
+        if self._handover is not None:
+            self._handover.close(is_done=ending.succeeded and self._who.is_first)
+        return ending
+
+    def _run(self) -> Ending:
         attempt = self._who.attempt
         exclude: tuple[str, ...] = ()
         if self._tells_job:
@@ -174,7 +198,14 @@ class Launcher:
         alike = len(list(takewhile(lambda code: code == self._causes[-1] != "", reversed(self._causes))))
         if self._queue is not None:
             retries_left -= self._queue.restarts
-        decision = decide(ending, verdict, retries_left=retries_left, alike=alike, here=self._here())
+        decision = decide(
+            ending,
+            verdict,
+            retries_left=retries_left,
+            alike=alike,
+            here=self._here(),
+            anyway=self._options.retry_anyway,
+        )
         if not ending.succeeded:
             self._say(_told(attempt, ending, verdict, decision))
         return decision
@@ -213,6 +244,10 @@ class Launcher:
     def _tell(self, event: Event) -> None:
         self._sink.put(event)
         self._judge.tell(event)
+
+
+def _nobody(_saved: Saved) -> None:
+    """Leave to the first rank what is said of the job's checkpoints."""
 
 
 def _told(attempt: int, ending: Ending, verdict: JobAttributed | None, decision: Decision) -> str:

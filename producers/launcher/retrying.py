@@ -27,27 +27,49 @@ class Here(Struct, frozen=True):
 
 # Contract, retry advice: so many identical failures are the job's own, however little is known of them.
 IDENTICAL: Final = 3
+# How a person says that a verdict is not to keep a command from being run again.
+ANYWAY: Final = "--retry-on failure"
 
 
 def decide(
-    ending: Ending, verdict: JobAttributed | None, *, retries_left: int, here: Here | None, alike: int = 1
+    ending: Ending,
+    verdict: JobAttributed | None,
+    *,
+    retries_left: int,
+    here: Here | None,
+    alike: int = 1,
+    anyway: bool = False,
 ) -> Decision:
     """Return whether the command is run again. `here`: where that would be (None: a scheduler chooses another place);
-    `alike`: how many failures in a row were like this one.
+    `alike`: how many failures in a row were like this one; `anyway`: whatever the verdict says.
 
     Without a verdict (nothing could be said in time) it is run again: a retry costs less than a job that stands still.
     """
-    if ending.succeeded:
-        return Decision(False, "it succeeded")
-    if ending.asked_to_end:
-        return Decision(False, "it was asked to end")
-    if retries_left <= 0:
-        return Decision(False, "no retries are left")
-    if here is not None and here.under is not None:
-        return Decision(False, f"one rank alone would not help, and {here.under} starts all of them")
+    settled = _settled(ending, retries_left, here)
+    if settled is not None:
+        return Decision(False, settled)
     if verdict is None:
         return Decision(True, "no verdict came in time")
-    return _by_verdict(verdict, here, alike)
+    decision = _by_verdict(verdict, here, alike)
+    if decision.again:
+        return decision
+    if anyway:
+        return Decision(True, f"it was to be run again whatever is to blame ({decision.why})", decision.exclude)
+    left = "1 retry is" if retries_left == 1 else f"{retries_left} retries are"
+    return Decision(False, f"{decision.why}; {left} left, and {ANYWAY} uses them all the same", decision.exclude)
+
+
+def _settled(ending: Ending, retries_left: int, here: Here | None) -> str | None:
+    """Return why it is not run again whatever the verdict; None: the verdict decides."""
+    if ending.succeeded:
+        return "it succeeded"
+    if ending.asked_to_end:
+        return "it was asked to end"
+    if retries_left <= 0:
+        return "no retries are left"
+    if here is not None and here.under is not None:
+        return f"one rank alone would not help, and {here.under} starts all of them"
+    return None
 
 
 def is_sure(verdict: JobAttributed) -> bool:

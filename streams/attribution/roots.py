@@ -35,6 +35,8 @@ _SCHEDULERS: Final = frozenset({"bridge", "scheduler"})
 UNCERTAIN: Final = frozenset({"rebooted", "silent"})
 # What a process prints that crashed by itself, whoever its peers are.
 _OWN_CRASHES: Final = frozenset({"native.segmentation_fault", "elastic.segfault", "mpi.rank_crashed"})
+# Kinds of faults that are a GPU's even where none could be named.
+_OF_A_GPU: Final = frozenset({"xid", "sxid", "gpu_memory", "nvlink"})
 # What is mostly put in place by a restart of the node.
 _RESTARTING: Final = frozenset({"driver", "firmware", "os_image", "runtime"})
 # Below this the catalogue's scale speaks of degradation: it explains a failure only where nothing better does.
@@ -257,10 +259,41 @@ def behind_our_command(observations: Iterable[Observation], end_ms: int) -> Obse
 
 
 def holds_part(facts: Facts, observation: Observation) -> bool:
-    """Return whether no device could be named although the attempt held only some of the node's."""
-    if not observation.whole_node or observation.scope == "node":
+    """Return whether the attempt held only some of the node's devices, and perhaps not the one that is at fault.
+
+    Either no device could be named; or it is not known which ones the attempt held, while other jobs held some too.
+    """
+    if observation.scope == "node":
         return False
-    return observation.kind in ("xid", "sxid", "gpu_memory", "nvlink") and shares(facts, observation.node)
+    of_a_gpu = observation.kind in _OF_A_GPU
+    if facts.held.get(observation.node) is None and observation.node in facts.held:
+        named = observation.device is not None and observation.device.index is not None
+        return (of_a_gpu or named) and _others_hold(facts, observation.node) and not _ran_on(facts, observation)
+    return observation.whole_node and of_a_gpu and shares(facts, observation.node)
+
+
+def _others_hold(facts: Facts, node: str) -> bool:
+    """Return whether other jobs held devices of the node; one with a single device is not shared."""
+    return any(a.sharers and a.gpus_total != 1 for a in facts.answers if a.node == node)
+
+
+def _ran_on(facts: Facts, observation: Observation) -> bool:
+    """Return whether a rank is known to have run on the device, or the attempt's own words name it.
+
+    By its address or UUID: what a program calls `cuda:3` is the fourth of those that it was given.
+    """
+    device = observation.device
+    if device is None:
+        return False
+    if device.index is not None and any((e.node, e.device) == (observation.node, device.index) for e in facts.exits):
+        return True
+    said = [
+        facts.end.said.line,
+        facts.end.message or "",
+        *(e.said.line for e in facts.exits if e.node == observation.node),
+    ]
+    names = [name.lower() for name in (device.uuid, device.pci) if name]
+    return any(name in words.lower() for name in names for words in said)
 
 
 def shares(facts: Facts, node: str) -> bool:

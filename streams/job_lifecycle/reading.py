@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from faultlens.clock import ms_of
@@ -23,6 +24,9 @@ _ROLES: Final = {
 _SIGNALS: Final = {
     "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9, "SIGSEGV": 11, "SIGTERM": 15,
 }  # fmt: skip
+# Kubernetes' words for it: ErrImagePull, ImagePullBackOff, ImagePullFailed.
+_PULLING: Final = "ImagePull"
+_OF_IMAGES: Final = re.compile("(?i)image|pull|registry|manifest")
 SCHEDULERS: Final = ("scheduler/", "bridge/")
 
 
@@ -72,7 +76,7 @@ class Reader:
             at_ms=event.time_ms,
             arrived_ms=now_ms,
             outcome=data.outcome,
-            said=self.of_texts((data.log_tail, "log_tail"), (data.message, "message"), (data.reason, "reason")),
+            said=self.of_texts((data.log_tail, "log_tail"), (_about(data), "message"), (data.reason, "reason")),
             reason=data.reason,
             message=(data.message or "")[:_LINE_CHARS] or None,
             exit_code=data.exit_code,
@@ -80,6 +84,16 @@ class Reader:
             command_id=data.command_id,
             scheduler=event.source.startswith(SCHEDULERS),
         )
+
+
+def _about(data: JobEnded) -> str | None:
+    """Return the message, with what it is about where that is an image and it does not say so itself.
+
+    `429 Too Many Requests` alone does not say by whom, nor `no space left on device` whose disk.
+    """
+    if not data.message or not data.reason or _PULLING not in data.reason or _OF_IMAGES.search(data.message):
+        return data.message
+    return f"{data.reason}: {data.message}"
 
 
 def signal_number(signal: int | str | None) -> int | None:

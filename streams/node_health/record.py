@@ -79,7 +79,8 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     report's own time, `reported_ms` when that arrived, `heard_ms` when anything else did, `looked_ms` when its silence
     was last judged. `counted_ms`: up to when its time was told to the objectives; `late_ms` of the time since then no
     report vouched for. `use_ms`: what its GPUs were used for in [use_from_ms, use_to_ms). `watch_until_ms`: up to when
-    remediation wants to know of every report; `facts_told` stands for what it was told last.
+    remediation wants to know of every report; `facts_told` stands for what it was told last. `namesakes`: what is known
+    of nodes of this name in other clusters, by cluster (there should be none).
     """
 
     node: str
@@ -125,6 +126,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     seen: bytes = b""
     seen_reports: bytes = b""
     overflow: int = 0
+    namesakes: dict[str, NodeRecord] = {}
 
 
 def holding_key(job_id: str, attempt: int) -> str:

@@ -128,6 +128,7 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
         pool=record.pool,
         domains=record.domains,
         gpus_total=record.gpus_total,
+        sharers=_sharers(record, release),
     )
     counts = (
         data.start_failures,
@@ -139,11 +140,22 @@ def answer(record: NodeRecord, release: Released, now_ms: int) -> list[Emit]:
         data.failures,
         data.failure_users,
         data.starts,
+        data.sharers,
     )
     key = stable_id(
         record.node, release.job_id, release.attempt, "answer", release.closes_ms, release.loss or 0, *counts
     )
     return [*emits, Emit(topics.EVIDENCE, release.job_id, key, now_ms, data)]
+
+
+def _sharers(record: NodeRecord, release: Released) -> int:
+    """Return how many other jobs held devices here while the attempt did; who holds none of them shares nothing."""
+    since_ms = max(release.since_ms, release.opens_ms)
+    holding = [h.job_id for h in record.held.values() if h.devices != () and h.since_ms < release.at_ms]
+    let_go = [
+        r.job_id for r in record.released if r.devices != () and r.since_ms < release.at_ms and r.at_ms > since_ms
+    ]
+    return len({*holding, *let_go} - {release.job_id})
 
 
 def answered_again(record: NodeRecord, release: Released, before: Released | None, now_ms: int) -> list[Emit]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from faultlens.clock import HOUR_MS
 from faultlens.events import NodeStateName, PlatformMaintenance
 from faultlens.internal import Observation
 from streams.context import Context, Open, covers
 from streams.node_health.conditions import is_validation
-from streams.node_health.record import FORGOTTEN_AFTER_MS, NodeRecord, Standing
+from streams.node_health.record import FORGOTTEN_AFTER_MS, MISSED_INTERVALS, NodeRecord, Standing
 
 # Roles of open conditions that make a node degraded: what is known to be harmless does not.
+# A recording may end in the middle of a node's restart.
+STOPPED_MS: Final = HOUR_MS
 _DEGRADING: Final = frozenset({"root", "unexpected"})
 Found = tuple[int, bool, str | None, str | None]
 
@@ -150,3 +154,16 @@ def forgotten_ms(record: NodeRecord) -> int | None:
     if record.held or (spoken_of and record.removed is None):
         return None
     return max(record.heard_ms, record.reported_ms) + FORGOTTEN_AFTER_MS
+
+
+def stopped_reporting(states: Iterable[tuple[str, Struct]], at_ms: int) -> dict[str, int]:
+    """Return the nodes whose health reports ended well before `at_ms` and that nobody removed, with the last one's
+    arrival: their time since then counts as lost."""
+    records = ((name, cast("NodeRecord", state)) for name, state in states)
+    return {
+        name: record.reported_ms
+        for name, record in records
+        if record.covered
+        and record.removed is None
+        and at_ms - record.reported_ms > max(STOPPED_MS, MISSED_INTERVALS * record.interval_ms)
+    }

@@ -21,7 +21,7 @@ from faultlens.topics import CONTEXT, TYPES
 from streams.attribution import load_precision
 from streams.fleet_context import FleetContextProcessor
 from streams.job_lifecycle import JobLifecycleProcessor
-from streams.node_health import NodeHealthProcessor
+from streams.node_health import NamesakesProcessor
 from streams.objectives import ObjectivesProcessor
 from streams.runtime.records import Role, Sent
 from streams.runtime.task import Task
@@ -44,7 +44,7 @@ Truth = tuple[str, str, str | None, int | None, str]
 def all_roles() -> tuple[Role, ...]:
     """Return the four roles as the live runtime runs them, with the shipped data."""
     catalogue = load_catalogue()
-    node = NodeHealthProcessor(catalogue)
+    node = NamesakesProcessor(catalogue)
     job = JobLifecycleProcessor(load_signatures(), load_precision(), catalogue.version)
     fleet, slo = FleetContextProcessor(beat_every_ms=TICK_MS), ObjectivesProcessor(load_objectives())
     return (

@@ -22,7 +22,7 @@ from faultlens.topics import CONTEXT, INPUT_TYPES
 from streams.attribution import load_precision
 from streams.fleet_context import FleetContextProcessor
 from streams.job_lifecycle import JobLifecycleProcessor
-from streams.node_health import NodeHealthProcessor
+from streams.node_health import NamesakesProcessor
 from streams.objectives import ObjectivesProcessor
 from streams.runtime.records import Role
 from tests.simulation.world import World
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="the acceptance cases
 def roles() -> tuple[Role, ...]:
     catalogue = load_catalogue()
     node, job = (
-        NodeHealthProcessor(catalogue),
+        NamesakesProcessor(catalogue),
         JobLifecycleProcessor(load_signatures(), load_precision(), catalogue.version),
     )
     fleet, slo = FleetContextProcessor(beat_every_ms=TICK_MS), ObjectivesProcessor(load_objectives())

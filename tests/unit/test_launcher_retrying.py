@@ -149,3 +149,81 @@ def test_torchrun_names_a_job_that_nobody_else_names_and_counts_its_attempts(
     environment: dict[str, str], job: str | None, attempt: int
 ) -> None:
     assert named_job(environment) == (job, attempt)
+
+
+def test_who_asked_for_retries_and_gets_none_reads_why_and_how_to_get_them() -> None:
+    decision = decide(Ending(exit_code=1), verdict("user", "do_not_retry"), retries_left=2, here=Here("n1"))
+    assert not decision.again
+    assert "user is to blame" in decision.why
+    assert "2 retries are left, and --retry-on failure uses them" in decision.why
+
+
+@pytest.mark.parametrize("advice", ["do_not_retry", "retry_elsewhere"])
+def test_with_retry_on_failure_no_verdict_keeps_a_command_from_being_run_again(advice: Any) -> None:
+    said = verdict("user", advice)
+    where = {"here": Here("n1"), "anyway": True}
+    assert decide(Ending(exit_code=1), said, retries_left=1, **where).again  # type: ignore[arg-type]
+    assert not decide(Ending(exit_code=1), said, retries_left=0, **where).again  # type: ignore[arg-type]
+    asked = Ending(signal=15, asked_to_end=True)
+    assert not decide(asked, said, retries_left=1, **where).again  # type: ignore[arg-type]
+
+
+# --- what a requeued attempt is handed -------------------------------------------------------------------
+
+SAVES = """
+import os
+from faultlens.progress import Progress
+with Progress.from_environment() as p:
+    with p.saving(500, path="/scratch/step-500"): pass
+exit({code})
+"""
+FINDS = "import os; exit(os.environ.get('FAULTLENS_CHECKPOINT_PATH') != '/scratch/step-500')"
+
+
+def attempt(code: str, number: int, state: Path, *, job: str = "77", rank: int = 0) -> tuple[int | None, list[str]]:
+    heard = Heard(None)
+    who = replace(WHO, job_id=job, attempt=number, rank=rank)
+    ending = Launcher(
+        who, [sys.executable, "-c", code], os.environ, options=Options(job_state=state), sink=heard,
+        judge=heard, now_ms=wall_ms, say=heard.said.append,
+    ).run()  # fmt: skip
+    return ending.exit_code, heard.said
+
+
+def test_the_last_checkpoint_waits_for_the_attempt_that_slurm_starts_elsewhere(tmp_path: Path) -> None:
+    assert attempt(SAVES.format(code=1), 1, tmp_path)[0] == 1
+    assert attempt(FINDS, 2, tmp_path, rank=3)[0] == 0
+    assert attempt(FINDS, 2, tmp_path, job="78")[0] == 1
+
+
+def test_a_first_attempt_takes_nothing_that_another_job_of_its_id_has_left(tmp_path: Path) -> None:
+    attempt(SAVES.format(code=1), 1, tmp_path)
+    assert attempt(FINDS, 1, tmp_path)[0] == 1
+
+
+def test_a_job_that_is_done_leaves_nothing(tmp_path: Path) -> None:
+    attempt(SAVES.format(code=1), 1, tmp_path)
+    assert list(tmp_path.iterdir())
+    assert attempt(SAVES.format(code=0), 2, tmp_path)[0] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b'{"step": "x"}', b"[5]", b"\xff" * 9])
+def test_what_cannot_be_believed_is_told_once_and_breaks_nothing(left: bytes, tmp_path: Path) -> None:
+    attempt(SAVES.format(code=1), 1, tmp_path)
+    next(tmp_path.iterdir()).write_bytes(left)
+    code, said = attempt(FINDS, 2, tmp_path)
+    assert code == 1
+    assert sum("not handed" in line for line in said) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_told_once_and_breaks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    code, said = attempt(SAVES.format(code=0), 1, tmp_path / "file")
+    assert code == 0
+    assert sum("not handed" in line for line in said) == 1
+
+
+def test_a_jobs_name_never_leaves_the_folder(tmp_path: Path) -> None:
+    attempt(SAVES.format(code=1), 1, tmp_path / "state", job="../../etc/x")
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -27,3 +27,11 @@ def test_why_there_is_no_verdict(tally: Tally, said: str) -> None:
 def test_arrivals_that_were_not_believed_are_told() -> None:
     assert "Not believed: 2 times" in as_text(Run(Tally(doubted=2), 1.0, None, None))
     assert "Not believed" not in as_text(Run(Tally(), 1.0, None, None))
+
+
+def test_nodes_that_stopped_reporting_are_told_with_when() -> None:
+    last_ms = {f"n{number}": number * 60_000 for number in range(7)}
+    said = as_text(Run(Tally(stopped=last_ms), 1.0, None, None))
+    assert "7 nodes stopped reporting before the recordings end (n0 since 1970-01-01 00:00 UTC" in said
+    assert ", and 2 more)" in said
+    assert "stopped" not in as_text(Run(Tally(), 1.0, None, None))

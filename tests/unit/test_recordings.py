@@ -171,3 +171,16 @@ class _Held(Recording):
 
     def lines(self) -> Any:
         return iter(self._held)
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(CONTENT), zstd(CONTENT)], ids=["gzip", "zstd"])
+def test_a_broken_end_is_told_before_the_beginning_is_read(packed: bytes, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.write_bytes(packed)
+    cut.write_bytes(packed[:-3])
+    recording = Recording(str(whole))
+    recording.verify()
+    assert recording.bytes_read == 0
+    assert b"\n".join(line for line in recording.lines() if isinstance(line, bytes)) == CONTENT.rstrip(b"\n")
+    with pytest.raises(WorldError, match="broken after line"):
+        Recording(str(cut)).verify()

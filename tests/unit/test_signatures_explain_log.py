@@ -54,6 +54,20 @@ def test_programs_get_the_same_as_json(tmp_path: Path) -> None:
     assert answer["bytes_read"] == len(LOG)
 
 
+def test_of_a_log_in_which_nothing_broke_nobody_is_told_that_it_crashed(tmp_path: Path) -> None:
+    text = told(tmp_path, b"step 1 loss 2.3\nstep 2 loss 1.1\nDone.\n")
+    assert text.startswith("Nothing in this log says that anything broke. Of a job that failed all the same: ")
+    assert "rashed" not in text
+    assert "Read on above the line" not in text
+
+
+def test_a_device_that_is_busy_is_not_taken_for_a_broken_one(tmp_path: Path) -> None:
+    line = b"RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n"
+    answer = json.loads(told(tmp_path, line, "--json"))
+    assert (answer["class"], answer["code"], answer["basis"]) == ("user", "app.config.resources", "assumed")
+    assert {other["code"] for other in answer["alternatives"]} >= {"gpu.compute.initialisation"}
+
+
 def test_standard_input_can_be_read() -> None:
     done = CliRunner().invoke(COMMAND, ["-", "--json"], input=LOG.encode(), catch_exceptions=False)
     assert json.loads(done.stdout)["code"] == "app.oom.gpu"
