@@ -57,6 +57,7 @@ Zone = Annotated[
     str | None, typer.Option("--timezone", metavar="TZ", help="Of times without an offset, Europe/Zurich.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable summary.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="Names get CLUSTER: in front, for a second cluster.")]
 Cluster = Annotated[str, typer.Option(help="The cluster's name in events.")]
 
 
@@ -77,9 +78,7 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
         str, typer.Option(metavar="TIME", help="With --live: from when on, in sacct's words.")
     ] = "now-7days",
     timezone: Zone = None,
-    prefix: Annotated[
-        bool, typer.Option("--prefix", help="Names get CLUSTER: in front, for a second cluster.")
-    ] = False,
+    prefix: Prefix = False,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
@@ -120,6 +119,7 @@ def kernel_log(  # noqa: PLR0913 - one parameter for each option of the command
     year: Annotated[int | None, typer.Option(help="Of the first line, for lines without a year.")] = None,
     timezone: Zone = None,
     pool: Annotated[str | None, typer.Option(help="Its node group or partition.")] = None,
+    prefix: Prefix = False,
     trust_user_space: Annotated[
         bool, typer.Option("--trust-user-space", help="Lines that user space wrote into the log are no tests.")
     ] = False,
@@ -137,7 +137,8 @@ def kernel_log(  # noqa: PLR0913 - one parameter for each option of the command
     catalogue = load_catalogue()
     known_family(catalogue, family)
     scanner = Scanner(catalogue, load_patterns(), clock, gpus=known, trust_user_space=trust_user_space)
-    events = fault_events(scan(_lines(file), scanner), Node(node, cluster, family, pool))
+    named = f"{cluster}:{node}" if prefix else node
+    events = fault_events(scan(_lines(file), scanner), Node(named, cluster, family, pool))
     if scanner.without_zone:
         _tell(f"{scanner.without_zone} times carry no time zone and --timezone was not given: taken for UTC")
     _write(events, out)

@@ -30,7 +30,7 @@ class NamesakesProcessor(NodeHealthProcessor):
     def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
         """Return what follows from a report, fault, action or allocation for the node of that cluster."""
         home = cast("NodeRecord | None", state)
-        cluster: str = event.data.cluster  # type: ignore[attr-defined] - all that has a node has a cluster
+        cluster: str = cast("Any", event.data).cluster  # whatever has a node has a cluster
         if home is None or cluster == home.cluster or not (cluster and home.cluster):
             return super().on_event(event, now_ms, context, home)
         known = home.namesakes.get(cluster)

@@ -163,3 +163,10 @@ def test_lines_that_user_space_wrote_are_tests_unless_trusted(kernel: Run) -> No
         [event] = events(kernel("--boot-time", "2026-11-23T04:00:00Z", *options, text=line).stdout)
         assert isinstance(event.data, NodeFault)
         assert event.data.synthetic is synthetic
+
+
+def test_a_second_clusters_kernel_log_names_its_node_as_its_jobs_do(kernel: Run) -> None:
+    done = kernel("--prefix", "--boot-time", "2026-11-23T04:00:00Z", text=f"[ 12.5] {XID}\n")
+    (event,) = events(done.stdout)
+    assert isinstance(event.data, NodeFault)
+    assert (event.subject, event.data.node, event.data.cluster) == ("c1:n1", "c1:n1", "c1")
