@@ -46,6 +46,12 @@ FileOption = Annotated[
         metavar="FILE", help="Look for them in what is added to this file; alone: lines that begin with the step."
     ),
 ]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="A folder that all nodes see: the last checkpoint waits there for a requeued job."
+    ),
+]
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
@@ -57,15 +63,17 @@ class RetryOn(StrEnum):
     FAILURE = "failure"
 
 
+RetryOnOption = Annotated[
+    RetryOn, typer.Option(help="What a retry needs: a verdict that it can help, or any failure, whoever is to blame.")
+]
+
+
 def launch(  # noqa: PLR0913 - one parameter for each option of the command
     command: Annotated[list[str], typer.Argument(metavar="-- CMD…", help="What to run.", show_default=False)],
     *,
     cluster: Annotated[str, typer.Option(metavar="NAME", help="The cluster's name in events.")] = "local",
     retries: Annotated[int, typer.Option(min=0, max=1_000, help="Run it again so often, where that can help.")] = 0,
-    retry_on: Annotated[
-        RetryOn,
-        typer.Option(help="What a retry needs: a verdict that it can help, or any failure, whoever is to blame."),
-    ] = RetryOn.VERDICT,
+    retry_on: RetryOnOption = RetryOn.VERDICT,
     job_events: Annotated[
         bool,
         typer.Option(
@@ -75,13 +83,7 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
     progress_pattern: StepsOption = None,
     checkpoint_pattern: SavesOption = None,
     progress_file: FileOption = None,
-    job_state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="A folder that all nodes see: the last checkpoint waits there for a requeued job.",
-        ),
-    ] = None,
+    job_state: StateOption = None,
     stall_after_s: Annotated[
         float, typer.Option(min=10, max=86_400, help="Without progress for so long it is told to be stalled.")
     ] = STALL_AFTER_S,

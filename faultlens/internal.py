@@ -153,8 +153,7 @@ class NodeAnswer(Data, frozen=True):
 
     Failed starts are in a row with the attempt's end when no good start on this node lies between. Of these,
     `start_failures_here` counts the jobs whose start surely failed by this node, since it was held alone or named, and
-    `start_tries` how often any of them tried. `sharers` counts the other jobs that held devices of this node while the
-    attempt did, in its evidence window.
+    `start_tries` how often any of them tried. `sharers`: other jobs that held devices here in the window as well.
     """
 
     job_id: str

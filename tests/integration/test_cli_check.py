@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from faultlens.cli import main
+from faultlens.codec import encode
+from tests.unit.scenes import Scene
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -93,3 +95,19 @@ def test_a_schema_is_printed_as_json_and_a_wrong_type_is_wrong_use(capsys: pytes
     assert json.loads(capsys.readouterr().out)["asyncapi"] == "3.0.0"
     assert called("schema", "faultlens.node.flaw.v1") == 2
     assert called("schema", "faultlens.node.fault.v1", "--asyncapi") == 2
+
+
+def test_names_that_came_under_two_clusters_are_told_and_change_no_exit_code(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one, other = Scene("c1").node("n1", until=5).job("7", "n1"), Scene("typo").fault(1, "n1", "xid", "79", 0)
+    again = Scene("c2").job("7", "n9")
+    file, store = tmp_path / "events.jsonl", tmp_path / "store"
+    told = sorted((t for s in (one, other, again) for t in s.events()), key=lambda t: t[0])
+    file.write_bytes(b"".join(encode(event) + b"\n" for _, event in told))
+    assert called("replay", str(file), "--store", str(store)) == 0
+    assert "1 node name came under more than one cluster (n1 in c1, typo)" in capsys.readouterr().out
+    assert called("check", "--store", str(store)) == 0
+    said = capsys.readouterr().out
+    assert "warning  names       1 node name(s) came under more than one cluster, such as n1 in c1, typo" in said
+    assert "warning  names       1 job name(s) came under more than one cluster, such as 7 in c1, c2" in said
