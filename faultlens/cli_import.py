@@ -185,7 +185,8 @@ def _export(files: _Files) -> Export:
 def _lines(path: str) -> Iterator[str]:
     """Return the lines of a file, unpacked; bytes that are no UTF-8 are kept visible. UsageError: no such file."""
     if path != "-" and not Path(path).is_file():
-        raise UsageError(f"{path}: no such file")
+        what = "is a directory: name a file in it" if Path(path).is_dir() else "no such file"
+        raise UsageError(f"{path}: {what}")
     return (_text(line) for line in Recording(path).lines())
 
 

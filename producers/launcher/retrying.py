@@ -54,7 +54,7 @@ def decide(
     if decision.again:
         return decision
     if anyway:
-        return Decision(True, f"it was to be run again whatever is to blame ({decision.why})", decision.exclude)
+        return Decision(True, f"{ANYWAY} asks for it, whoever is to blame", decision.exclude)
     left = "1 retry is" if retries_left == 1 else f"{retries_left} retries are"
     return Decision(False, f"{decision.why}; {left} left, and {ANYWAY} uses them all the same", decision.exclude)
 

@@ -101,6 +101,7 @@ def test_a_bad_line_is_named_and_everything_else_is_read(run: Run, tmp_path: Pat
         (["slurm", str(EXAMPLE), "--cluster", "c", "--timezone", "Mars/Base"], "no such time zone"),
         (["slurm", "--sacct", str(EXAMPLE / "scontrol_show_config.txt"), "--cluster", "c"], "--parsable2"),
         (["kernel-log", "/no/such.log", "--node", "n", "--family", "H100", "--cluster", "c"], "no such file"),
+        (["kernel-log", "/", "--node", "n", "--family", "H100", "--cluster", "c"], "/: is a directory"),
         (["kernel-log", "-", "--node", "n", "--family", "H100", "--cluster", "c", "--year", "12"], "--year 12"),
         (["kernel-log", "-", "--node", "n", "--family", "banana", "--cluster", "c"], "unknown GPU family 'banana'"),
     ],
