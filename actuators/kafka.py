@@ -10,20 +10,38 @@ from faultlens.codec import Decoder
 from faultlens.errors import InvalidEventError, WorldError
 from faultlens.events import RemediationCommand
 from faultlens.kafka import Connection, consumer_config
+from faultlens.kafka_words import Complaints, explained
 from faultlens.topics import REMEDIATION_COMMANDS, TYPES
 
 _AT_ONCE: Final = 100
+_ASK_SECONDS: Final = 15.0
 
 
 class KafkaCommands:
-    """The topic of commands, read by one group for each actuator."""
+    """The topic of commands, read by one group for each actuator. WorldError where nobody answers at the beginning."""
 
     def __init__(self, connection: Connection, group: str) -> None:
         own = {name: found for name, found in TYPES.items() if found.topic == REMEDIATION_COMMANDS}
         self._decode = Decoder(own).decode
         self._brokers = connection.brokers
-        self._consumer = Consumer(consumer_config(connection, group))
+        self._complaints = Complaints()
+        self._consumer = Consumer(consumer_config(connection, group) | {"error_cb": self._complaints})
+        self._check()
         self._consumer.subscribe([REMEDIATION_COMMANDS])
+
+    def _check(self) -> None:
+        """Raise WorldError unless the topic is there: who begins is told; an outage later on is waited for."""
+        try:
+            found = self._consumer.list_topics(REMEDIATION_COMMANDS, timeout=_ASK_SECONDS).topics[REMEDIATION_COMMANDS]
+        except KafkaException as error:
+            self._consumer.poll(0)  # only now is said why
+            why = self._complaints.behind(error.args[0])
+            raise WorldError(f"the brokers at {self._brokers} do not answer: {why}") from None
+        if found.error is not None:
+            raise WorldError(
+                f"the brokers at {self._brokers} have no topic {REMEDIATION_COMMANDS} for us "
+                f"({explained(found.error)}): `faultlens topics create`"
+            )
 
     def poll(self, timeout_s: float) -> list[RemediationCommand]:
         """Return the commands that come within the time. WorldError: the brokers cannot be read."""
@@ -57,4 +75,4 @@ class KafkaCommands:
         return data if isinstance(data, RemediationCommand) else None
 
     def _trouble(self, error: Any) -> WorldError:
-        return WorldError(f"commands cannot be read from {self._brokers}: {error}")
+        return WorldError(f"commands cannot be read from {self._brokers}: {explained(error)}")

@@ -31,7 +31,7 @@ from faultlens.errors import ConfigurationError, UsageError, WorldError
 from faultlens.events import Action, RemediationCommand
 from faultlens.kafka import load_connection
 from faultlens.local_delivering import Message, deliver
-from faultlens.logs import LogFormat, configure
+from faultlens.logs import LogFormat, configure, forward_libraries
 from faultlens.settings import data_directory
 from faultlens.store import open_store
 from slo.evidence import bundle
@@ -313,6 +313,7 @@ class _Source(Protocol):
 def _serve(actuator: Actuator, place: _Place, log_format: LogFormat) -> None:
     """Carry commands out until told to stop, or until the file of them is done."""
     configure(log_format)
+    forward_libraries()
     spool = place.file.with_suffix(".spool")
     with (
         closing(Ledger(place.file)) as ledger,

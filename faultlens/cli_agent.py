@@ -39,7 +39,7 @@ def agent(
     disk.
     """
     configuration = load_configuration(config)
-    with outlet(out, brokers, configuration.state / "spool") as events:
+    with outlet(out, brokers, configuration.state / "spool", must_arrive=once) as events:
         watching = Agent(configuration, events, version=program_version(), now_ms=wall_ms)
         if once:
             typer.echo(printable(told(watching.once()), limit=2_000), err=True)

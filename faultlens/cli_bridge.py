@@ -67,7 +67,7 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
     """
     place = place_of(state, f"slurm-{cluster}")
     memory = Remembered(place / "told")
-    with outlet(out, brokers, place / "spool") as events:
+    with outlet(out, brokers, place / "spool", must_arrive=once) as events:
         bridge = SlurmBridge(
             lambda since: ask_slurm(since, deadline_s=DEADLINE_S),
             Names(cluster, f"{cluster}:" if prefix else ""),

@@ -49,7 +49,7 @@ def cloud(  # noqa: PLR0913 - one parameter for each option of the command
     place = place_of(state, f"{provider}-{cluster}")
     ask = _asking(provider, source, here, nodes, metadata_url)
     kept = Kept(place / "kept")
-    with outlet(out, brokers, place / "spool") as events:
+    with outlet(out, brokers, place / "spool", must_arrive=once) as events:
         bridge = CloudBridge(ask, events, kept, provider=provider, cluster=cluster)
         look_until_stopped(lambda: {"new": bridge.poll(wall_ms())}, whom="the provider", every_s=every_s, once=once)
     kept.close()

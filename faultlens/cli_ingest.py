@@ -14,6 +14,7 @@ from faultlens.cli_options import Brokers
 from faultlens.errors import ConfigurationError, UsageError
 from faultlens.exposition import parse_address
 from faultlens.kafka import load_connection
+from faultlens.logs import configure, forward_libraries
 from faultlens.stopping import told_to_stop
 from producers.ingest.serving import Ingest, Server
 from producers.ingest.tokens import load_tokens
@@ -47,6 +48,8 @@ def ingest(
         raise UsageError(
             f"tokens would be readable on the way to {host}: give --certificate and --key, or --behind-tls"
         )
+    configure()
+    forward_libraries()
     publisher = KafkaPublisher(load_connection(brokers))
     taking = Ingest(known, publisher, monotonic_s=monotonic)
     server = Server(host, port, taking, context)

@@ -19,6 +19,7 @@ from faultlens.clock import wall_ms
 from faultlens.errors import ConfigurationError, FaultlensError, WorldError
 from faultlens.local_delivering import Message, deliver
 from faultlens.local_state import state_path
+from faultlens.logs import configure
 from faultlens.settings import load_settings
 from faultlens.yaml_lines import load_model
 from slo.notices import Cursor, Line, Routes, cursor_of, next_notice, queued, sent
@@ -61,6 +62,7 @@ def notify(
     The first look remembers where the store stands and tells of nothing that is older. What could not be delivered
     waits, and is tried again; what a crash interrupts may be told twice.
     """
+    configure()
     wanted = load_model(routes, Routes)
     dsn = store or load_settings().store
     kept = state or state_path(dsn).with_suffix(".notified")

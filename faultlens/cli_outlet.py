@@ -14,6 +14,7 @@ import structlog
 from faultlens.codec import Event, encode
 from faultlens.errors import UsageError, WorldError
 from faultlens.kafka import load_connection
+from faultlens.logs import configure, forward_libraries
 from producers.delivery import Outbox, Spool
 
 STANDARD_OUTPUT: Final = Path("-")
@@ -46,17 +47,23 @@ class Lines:
 
 
 @contextmanager
-def outlet(out: Path | None, brokers: str | None, spool: Path, *, lasting: bool = True) -> Iterator[Outlet]:
+def outlet(
+    out: Path | None, brokers: str | None, spool: Path, *, lasting: bool = True, must_arrive: bool = False
+) -> Iterator[Outlet]:
     """Yield where events go: to `out` (`-` is standard output), else to Kafka by way of the file `spool`.
 
-    A spool that is not `lasting` is this run's own, and is not left behind once all of it is delivered.
+    A spool that is not `lasting` is this run's own, and is not left behind once all of it is delivered. What is left at
+    the end waits on disk for the next run; where it `must_arrive`, as for who looks once, that is a WorldError.
     """
     one_place(out, brokers)
+    if not structlog.is_configured():  # else what is logged would lie among the events on standard output
+        configure()
+        forward_libraries()
     if out is not None:
         with lines(out) as events:
             yield events
     else:
-        yield from _delivered(brokers, spool, lasting=lasting)
+        yield from _delivered(brokers, spool, lasting=lasting, must_arrive=must_arrive)
 
 
 def one_place(out: Path | None, brokers: str | None) -> None:
@@ -79,16 +86,23 @@ def lines(out: Path) -> Iterator[Lines]:
         yield Lines(file)
 
 
-def _delivered(brokers: str | None, spool: Path, *, lasting: bool) -> Iterator[Outlet]:
+def _delivered(brokers: str | None, spool: Path, *, lasting: bool, must_arrive: bool) -> Iterator[Outlet]:
     from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
 
     connection = load_connection(brokers)
-    outbox = Outbox(Spool(spool), KafkaBroker(connection))
+    broker = KafkaBroker(connection)
+    outbox = Outbox(Spool(spool), broker)
+    waiting = 0
     try:
         yield outbox
     finally:
-        if outbox.close(CLOSE_S):
-            if not lasting:
-                spool.unlink(missing_ok=True)
-        else:
-            structlog.get_logger("faultlens").warning("events wait on disk", events=len(outbox.spool), spool=str(spool))
+        if not outbox.close(CLOSE_S):
+            waiting = len(outbox.spool)
+            structlog.get_logger("faultlens").warning("events wait on disk", events=waiting, spool=str(spool))
+        elif not lasting:
+            spool.unlink(missing_ok=True)
+    if waiting and must_arrive:
+        why = broker.complaints.behind()
+        raise WorldError(
+            f"the brokers at {connection.brokers} did not take {waiting} events, which wait in {spool}: {why}"
+        )

@@ -21,6 +21,7 @@ from faultlens.kafka import load_connection
 from faultlens.kafka_progress import LaneProgress
 from faultlens.kafka_topics import demand, plans
 from faultlens.local_roles import READS
+from faultlens.logs import configure, forward_libraries
 from faultlens.recordings import Recording, merged
 from faultlens.topics import INPUT_TYPES
 from producers.playback import Played, Player, timeline
@@ -59,6 +60,8 @@ def produce(
 
     Its workers run with `--clock recorded --no-ticks`. Ends with 3 if anything could not be delivered.
     """
+    configure()
+    forward_libraries()
     factor, until_ms = _factor(speed), _moment(until)
     connection = load_connection(brokers)
     wanted = {plan.name: plan.partitions for plan in plans(demand(connection))}

@@ -74,12 +74,13 @@ def stream(  # noqa: PLR0913 - one parameter for each option of the command
     configure(log_format)
     forward_libraries()
     connection = load_connection(brokers)
+    partitions = demand(connection)
     if role == ALL:
         raise typer.Exit(_supervised(sys.argv[1:]))
     recorded = clock == "recorded"
     cadence = PLAYED if recorded else LIVE
     [ours] = load_roles(catalogue or (), signatures or (), objectives, cadence, policy=policy, only=role)
-    setup = Setup(connection, demand(connection), group, recorded, ticks, session_s)
+    setup = Setup(connection, partitions, group, recorded, ticks, session_s)
     _run(ours, setup, metrics)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
+from faultlens.kafka_words import plain
+
 QUIET_SECONDS: Final = 60.0
 # So many different things are remembered; then all are forgotten, and may be said again.
 _REMEMBERED: Final = 1_000
-# What differs although the same is said: which of our clients and threads, for how long, how often.
-_BY_THE_WAY: Final = re.compile(r"\[[^\]]*\]|\(after \d+ms in state \w+.*\)")
 
 
 class Seldom(logging.Filter):
@@ -27,7 +26,7 @@ class Seldom(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is to be written."""
         text = record.getMessage()
-        what = _BY_THE_WAY.sub("", text)
+        what = plain(text)
         now_s = self._clock_s()
         since_s, held_back = self._said.get(what, (now_s - self._quiet_s, 0))
         if now_s - since_s < self._quiet_s:
@@ -44,3 +43,5 @@ class Seldom(logging.Filter):
 # A broker that is away is tried again twenty times a second, by each client.
 KAFKA_LOG: Final = logging.getLogger("librdkafka")
 KAFKA_LOG.addFilter(Seldom())
+# Without anybody who listens to libraries (`faultlens.logs`) nothing is written: a command that ends says why itself.
+KAFKA_LOG.addHandler(logging.NullHandler())

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from faultlens.errors import ConfigurationError, WorldError
 from faultlens.kafka import MAX_MESSAGE_BYTES, Connection, client_config
+from faultlens.kafka_words import Complaints, explained
 from faultlens.topics import CONTEXT, NODE_EVENTS, TOPICS, Topic
 
 DEFAULT_PARTITIONS: Final = 16
@@ -20,6 +21,8 @@ STATE_ROLES: Final = ("node", "job", "context", "objectives", "remediation")
 # What steps whole clusters has one lane.
 _OF_CLUSTERS: Final = frozenset({"context", "remediation"})
 _ANSWER_SECONDS: Final = 30.0
+# Whether anybody answers at all is known sooner.
+_ASK_SECONDS: Final = 15.0
 # What records and states rest on; all other settings of a plan are how cleaning up is best done.
 _EXACTLY: Final = frozenset({"cleanup.policy", "message.timestamp.type"})
 _AT_LEAST: Final = frozenset({"retention.ms", "delete.retention.ms", "max.message.bytes"})
@@ -97,14 +100,14 @@ class TopicAdmin:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._client = AdminClient(client_config(connection))
+        self._complaints = Complaints()
+        self._client = AdminClient(client_config(connection) | {"error_cb": self._complaints})
 
     def partitions(self) -> dict[str, int]:
         """Return how many partitions each topic that exists has."""
         try:
-            found = self._client.list_topics(timeout=_ANSWER_SECONDS).topics
+            found = self._client.list_topics(timeout=_ASK_SECONDS).topics
         except KafkaException as error:
-            self._client.poll(0)  # only now is said why
             raise self._unanswered(error) from None
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
@@ -132,11 +135,13 @@ class TopicAdmin:
                 made.append(name)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise WorldError(f"topic {name} cannot be made: {error.args[0].str()}") from None
+                    raise WorldError(f"topic {name} cannot be made: {explained(error.args[0])}") from None
         return made
 
     def _unanswered(self, error: KafkaException) -> WorldError:
-        return WorldError(f"the brokers at {self._connection.brokers} do not answer: {error.args[0].str()}")
+        self._client.poll(0)  # only now is said why
+        why = self._complaints.behind(error.args[0])
+        return WorldError(f"the brokers at {self._connection.brokers} do not answer: {why}")
 
 
 def mismatches(connection: Connection, wanted: Sequence[Plan] | None = None) -> list[Mismatch]:

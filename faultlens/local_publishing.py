@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from faultlens.codec import Event
 from faultlens.errors import WorldError
 from faultlens.kafka import Connection
+
+# A person waits: after this they are told that it did not arrive.
+TIMEOUT_MS: Final = 20_000
 
 
 def publish(connection: Connection, event: Event) -> None:
@@ -12,5 +17,7 @@ def publish(connection: Connection, event: Event) -> None:
     from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
     from producers.delivery.outbox import Parcel  # noqa: PLC0415
 
-    if KafkaBroker(connection).publish([Parcel(event, event.time_ms)]) != 1:
-        raise WorldError(f"the brokers at {connection.brokers} did not take it: say it again")
+    broker = KafkaBroker(connection, timeout_ms=TIMEOUT_MS)
+    if broker.publish([Parcel(event, event.time_ms)]) != 1:
+        why = broker.complaints.behind()
+        raise WorldError(f"the brokers at {connection.brokers} did not take it, say it again: {why}")

@@ -20,6 +20,7 @@ from confluent_kafka import (
 from faultlens.errors import WorldError
 from faultlens.kafka import DELIVERY_TIMEOUT_MS, Connection, consumer_config, producer_config
 from faultlens.kafka_logs import KAFKA_LOG
+from faultlens.kafka_words import Complaints, explained
 from faultlens.topics import DEAD_LETTERS
 from sinks.log import Holding, Place, Taken
 
@@ -63,6 +64,7 @@ class KafkaLog:
             config["group.instance.id"] = instance
         self._brokers = connection.brokers
         self._failure: KafkaError | None = None
+        self._complaints = Complaints()
         self._epoch = 0
         self._held: dict[Place, Holding] = {}
         self._next: dict[Place, int] = {}
@@ -194,10 +196,12 @@ class KafkaLog:
             known = self._consumer.list_topics(timeout=ASK_SECONDS).topics
         except KafkaException as error:
             self._consumer.poll(0)  # only now is said why
-            raise self._world_error(self._failure or error.args[0]) from None
+            why = self._complaints.behind(error.args[0])
+            raise WorldError(f"the brokers at {self._brokers} do not answer: {why}") from None
         check_topics(topics, known, self._brokers)
 
     def _failed(self, error: KafkaError) -> None:
+        self._complaints(error)
         if error.fatal() or error.code() in _LASTING:
             self._failure = error
 
@@ -264,10 +268,3 @@ def check_topics(topics: Sequence[str], known: Container[str], brokers: str) -> 
 
 def _bytes(value: str | bytes | None) -> bytes:
     return value.encode() if isinstance(value, str) else value or b""
-
-
-def explained(error: KafkaError) -> str:
-    """Return what an error means to people."""
-    if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):  # noqa: SLF001
-        return f"they refuse our user or password ({error.str()})"
-    return error.str() or str(error.name())

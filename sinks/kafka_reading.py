@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from faultlens.errors import WorldError
 from faultlens.kafka import Connection, consumer_config
+from faultlens.kafka_words import Complaints
 from sinks.audit import Extent
-from sinks.kafka import ASK_SECONDS, explained, taken_of
+from sinks.kafka import ASK_SECONDS, taken_of
 from sinks.log import Place, Taken
 
 _WAIT_S: Final = 0.2
@@ -25,7 +26,9 @@ class Reader:
 
     def __init__(self, connection: Connection, group: str) -> None:
         self._brokers = connection.brokers
-        self._consumer = Consumer(consumer_config(connection, group) | {"enable.partition.eof": True})
+        self._complaints = Complaints()
+        often = {"enable.partition.eof": True, "error_cb": self._complaints}
+        self._consumer = Consumer(consumer_config(connection, group) | often)
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +60,7 @@ class Reader:
             messages = self._consumer.consume(_BATCH, _WAIT_S)
             silent_s = 0.0 if messages else silent_s + _WAIT_S
             if silent_s > ASK_SECONDS:
-                raise WorldError(f"the brokers at {self._brokers} do not answer")
+                raise WorldError(f"the brokers at {self._brokers} have been silent for {ASK_SECONDS:.0f} s")
             for message in messages:
                 following = max(following, self._following(message, stop))
                 if message.error() is None and (message.offset() or 0) < stop:
@@ -81,4 +84,4 @@ class Reader:
         return Extent(low, high, committed.offset if committed.offset >= 0 else None)
 
     def _failed(self, error: KafkaError) -> WorldError:
-        return WorldError(f"the brokers at {self._brokers}: {explained(error)}")
+        return WorldError(f"the brokers at {self._brokers}: {self._complaints.behind(error)}")

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from faultlens.codec import Decoder
 from faultlens.errors import InvalidEventError, WorldError
 from faultlens.kafka import DELIVERY_TIMEOUT_MS, Connection, producer_config
+from faultlens.kafka_words import explained
 from faultlens.topics import DEAD_LETTERS
-from sinks.kafka import explained
 from sinks.kafka_reading import Reader
 from sinks.letters import Letter, Obstacle, headers_again, is_whole, letter_of, obstacle
 

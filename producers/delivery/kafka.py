@@ -9,6 +9,7 @@ from typing import Final
 import confluent_kafka
 
 from faultlens.kafka import Connection, producer_config
+from faultlens.kafka_words import Complaints
 from producers.delivery.outbox import Parcel
 
 DELIVERY_TIMEOUT_MS: Final = 60_000
@@ -20,8 +21,9 @@ class KafkaBroker:
 
     def __init__(self, connection: Connection, *, timeout_ms: int = DELIVERY_TIMEOUT_MS) -> None:
         self._timeout_s = timeout_ms / 1_000
-        config = producer_config(connection) | {"delivery.timeout.ms": timeout_ms, "linger.ms": 20}
-        self._producer = confluent_kafka.Producer(config)
+        self.complaints = Complaints()
+        more = {"delivery.timeout.ms": timeout_ms, "linger.ms": 20, "error_cb": self.complaints}
+        self._producer = confluent_kafka.Producer(producer_config(connection) | more)
 
     def publish(self, records: Sequence[Parcel]) -> int:
         """Hand the records over in their order; return how many of the first ones have surely arrived."""

@@ -109,6 +109,7 @@ class Ledger:
         for wait_s in (*_WAIT_SECONDS, None):
             try:
                 self._transaction(*batch)
+                self._producer.poll(0)  # lets the client say what it met
                 break
             except KafkaException as error:
                 if wait_s is None or not self._may_go_on(error):
