@@ -174,9 +174,12 @@ class Store:
         settings = {"insert_deduplication_token": token} if token else None
         with self._failures(f"insert into {table}"), _refusals(table):
             data = list(zip(*rows, strict=True))
-            self._client.insert(
+            done = self._client.insert(
                 table, data, column_names=columns, column_type_names=types, column_oriented=True, settings=settings
             )
+        if isinstance(self._place, Server) and not done.query_id():
+            # A proxy's page with status 200 reads like an insert that went in: only a server names the query.
+            raise StoreBusyError(f"the store at {self} failed to insert into {table}: what answers is no ClickHouse")
         return len(rows)
 
     def close(self) -> None:

@@ -13,8 +13,8 @@ DATA: Final = frozenset({6, 27, 38, 41, 53, 69, 70, 72, 117, 131, 321, 349, 407,
 SCHEMA: Final = frozenset({8, 10, 16, 47, 60, 81})
 # The statement is wrong.
 STATEMENT: Final = frozenset({42, 43, 44, 48, 50, 62, 73, 115, 452})
-# The user may not.
-ACCESS: Final = frozenset({192, 193, 194, 497, 516})
+# The user may not, or may only read.
+ACCESS: Final = frozenset({164, 192, 193, 194, 392, 497, 516})
 _STOP: Final = SCHEMA | STATEMENT | ACCESS
 
 

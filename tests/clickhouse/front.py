@@ -61,6 +61,9 @@ class Interface(BaseHTTPRequestHandler):
         if server.hangs_up:
             self.close_connection = True
             return
+        if server.garbage is not None:
+            self._answer(server.garbage, b"<html><body>Bad gateway</body></html>", is_ours=False)
+            return
         if server.answers is not None:
             self._answer(500, f"Code: {server.answers}. DB::Exception: as the test says".encode(), str(server.answers))
             return
@@ -92,11 +95,13 @@ class Interface(BaseHTTPRequestHandler):
                 break
         return body
 
-    def _answer(self, status: int, body: bytes, code: str = "") -> None:
+    def _answer(self, status: int, body: bytes, code: str = "", *, is_ours: bool = True) -> None:
         self.send_response(status)
         if code:
             self.send_header("X-ClickHouse-Exception-Code", code)
-        self.send_header("X-ClickHouse-Format", "TabSeparated")
+        if is_ours:
+            self.send_header("X-ClickHouse-Query-Id", "1")
+            self.send_header("X-ClickHouse-Format", "TabSeparated")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -108,8 +113,8 @@ class Interface(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     """One embedded engine, one statement at a time.
 
-    `hangs_up`: it says nothing at all; `answers`: it answers with this error only; `loses_answers`: it carries inserts
-    out and does not say so.
+    `hangs_up`: it says nothing at all; `answers`: it answers with this error only; `garbage`: somebody else's page with
+    this status; `loses_answers`: it carries inserts out and does not say so.
     """
 
     daemon_threads = True
@@ -123,6 +128,7 @@ class Server(ThreadingHTTPServer):
         self.hangs_up = False
         self.loses_answers = False
         self.answers: int | None = None
+        self.garbage: int | None = None
         self.requests = 0
         self.certificate = ""
         self.settings: dict[str, str] = {}

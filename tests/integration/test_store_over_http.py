@@ -9,7 +9,7 @@ from faultlens.clock import moment_of
 from faultlens.codec import Event, event_of
 from faultlens.errors import WorldError
 from faultlens.events import JobEnded, JobStarted
-from faultlens.store import RejectedRowsError, Store, open_store
+from faultlens.store import RejectedRowsError, Store, StoreBusyError, open_store
 from sinks.migrate import load_migrations, migrate
 from sinks.writer import StoreWriter
 from tests.clickhouse.front import Server
@@ -89,3 +89,39 @@ def test_a_server_that_hangs_up_fails_the_batch_and_no_row(server: Server, store
     assert writer.refused == 0
     rows = store.query("SELECT attempt FROM attempts WHERE job_id = 'hung-up' ORDER BY attempt")
     assert [row["attempt"] for row in rows] == [1, 2]
+
+
+# Their numbers are ClickHouse's: TOO_MANY_PARTS, MEMORY_LIMIT_EXCEEDED, READONLY, QUERY_IS_PROHIBITED, ACCESS_DENIED.
+@pytest.mark.parametrize(
+    ("code", "waits"), [(252, True), (241, True), (164, False), (392, False), (497, False)], ids=str
+)
+def test_what_passes_is_waited_for_and_what_lasts_is_not(
+    server: Server, store: Store, code: int, *, waits: bool
+) -> None:
+    server.answers = code
+    try:
+        with pytest.raises(WorldError, match=f"Code: {code}") as failed:
+            store.insert("meta", ("key", "value", "version"), [("a", "b", 1)])
+    finally:
+        server.answers = None
+    assert isinstance(failed.value, StoreBusyError) is waits
+
+
+@pytest.mark.parametrize("status", [200, 404, 500, 502])
+def test_somebody_else_s_page_is_no_answer_and_the_batch_is_written_later(
+    server: Server, store: Store, status: int
+) -> None:
+    writer = StoreWriter(store)
+    writer.add(told(JobStarted(f"page-{status}", 1), f"page-{status}-1"), AT_MS)
+    writer.flush()
+    writer.add(told(JobStarted(f"page-{status}", 2), f"page-{status}-2"), AT_MS)
+    server.garbage = status
+    try:
+        with pytest.raises(StoreBusyError):
+            writer.flush()
+    finally:
+        server.garbage = None
+    writer.flush()
+    assert writer.refused == 0
+    rows = store.query("SELECT attempt FROM attempts WHERE job_id = {job:String}", {"job": f"page-{status}"})
+    assert sorted(row["attempt"] for row in rows) == [1, 2]
