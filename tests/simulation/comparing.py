@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from faultlens import topics
 from faultlens.clock import moment_of
 from faultlens.codec import Event
-from faultlens.events import Incident, JobAttributed, JobTime, RemediationCommand, SloStatus
+from faultlens.events import Cause, Incident, JobAttributed, JobTime, RemediationCommand, SloStatus
 
 COMPARED: Final = (
     topics.ATTRIBUTIONS,
@@ -27,6 +28,9 @@ COMPARED: Final = (
 # An incident waits for others where nodes compete for what a scope may have out at a time, or few are heard at all.
 _FOR_OTHERS: Final = ("cap of", "only ")
 _OF_MANY: Final = frozenset({"common_cause", "black_hole"})
+# Rules whose words say how many others failed, as far as that was known when the verdict became final.
+_COUNTING: Final = frozenset({"black_hole_node", "different_users_fail_here"})
+_NUMBER: Final = re.compile(r"\d+ (?=starts|users|jobs|failures)")
 Attempt = tuple[str, int, int]
 Piece = tuple[Any, ...]
 # What was written to each of the topics above.
@@ -57,13 +61,24 @@ def _assert_equal(live: Mapping[Any, Any], replayed: Mapping[Any, Any], what: st
 
 
 def lasting(events: Iterable[Event]) -> dict[Attempt, list[JobAttributed]]:
-    """Return the final and amended verdicts on each attempt and loss in order, without their revision."""
+    """Return the final and amended verdicts on each attempt and loss in order, without revision and others' numbers."""
     found: dict[Attempt, list[JobAttributed]] = defaultdict(list)
     verdicts = [event.data for event in events if isinstance(event.data, JobAttributed)]
     for data in sorted(verdicts, key=lambda data: data.revision):
         if data.status in ("final", "amended"):
-            found[data.job_id, data.attempt, data.loss or 0].append(replace(data, revision=0))
+            found[data.job_id, data.attempt, data.loss or 0].append(_uncounted(replace(data, revision=0)))
     return found
+
+
+def _uncounted(data: JobAttributed) -> JobAttributed:
+    if data.rule not in _COUNTING:
+        return data
+    evidence = tuple(replace(item, what=_NUMBER.sub("", item.what)) for item in data.evidence)
+    return replace(data, cause=_unnumbered(data.cause), evidence=evidence)
+
+
+def _unnumbered(cause: Cause) -> Cause:
+    return replace(cause, summary=_NUMBER.sub("", cause.summary))
 
 
 def standings(events: Iterable[Event]) -> dict[tuple[str, str], SloStatus]:
@@ -88,15 +103,24 @@ def _assert_same_remedies(live: Written, replayed: Written) -> None:
 
 
 def contested(events: Iterable[Event]) -> set[str]:
-    """Return the incidents that waited for others, are about what many share, or about what was said of many jobs."""
-    told = [event.data for event in events if isinstance(event.data, Incident)]
+    """Return the incidents that waited for others, are about what many share, or about what was said of many jobs.
+
+    And those that are what was left of such a one when it closed: it lasts as long as the node with which it began.
+    """
+    told = [(event.time_ms, event.data) for event in events if isinstance(event.data, Incident)]
+    closed = {(at_ms, node) for at_ms, data in told if _left_over(data) for node in data.scope.nodes}
     return {
         data.incident_id
-        for data in told
+        for at_ms, data in told
         if (data.waits_for or "").startswith(_FOR_OTHERS)
         or (data.closed_because or "").startswith("part of")
         or data.rule in _OF_MANY
+        or (data.phase == "opened" and any((at_ms, node) in closed for node in data.scope.nodes))
     }
+
+
+def _left_over(data: Incident) -> bool:
+    return data.rule in _OF_MANY and (data.closed_because or "").startswith("only ")
 
 
 def incidents(written: Written, without: AbstractSet[str] = frozenset()) -> dict[str, Incident]:

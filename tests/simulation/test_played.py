@@ -95,7 +95,7 @@ def take_turns(world: World, spot: tuple[Role, int, str], dice: Random) -> bool:
     return world.batch(*spot, dice.choice((1, 5, 40, 500)), crash=crash)
 
 
-@pytest.mark.parametrize("seed", seeds(2, 5, 6))
+@pytest.mark.parametrize("seed", seeds(2, 5, 9, 12))
 def test_a_recording_that_is_played_in_steps_gives_what_its_replay_gives(tmp_path: Path, seed: int) -> None:
     recording = tmp_path / "events.jsonl"
     recording.write_bytes(time_of_trouble(seed))
