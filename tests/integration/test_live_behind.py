@@ -1,6 +1,6 @@
 """A role that comes late to all that has happened: the others go on without it, and the verdicts are the replay's.
 
-FAULTLENS_SOAK lets it come a week of 64 nodes late, which takes minutes.
+FAULTLENS_SOAK lets it come a day of 64 nodes late, or FAULTLENS_SOAK_DAYS of them, which takes minutes each.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 PARTITIONS = 3
 SOAK = bool(int(os.environ.get("FAULTLENS_SOAK", "0")))
+DAYS = os.environ.get("FAULTLENS_SOAK_DAYS", "1")
 PATIENCE_S = 600.0
 LATER_MS = 20 * MINUTE_MS
 
@@ -42,7 +43,7 @@ LATER_MS = 20 * MINUTE_MS
 def recorded(directory: Path) -> Path:
     if SOAK:
         faultlens(
-            *("simulate", "--nodes", "64", "--days", "7", "--interval-s", "120", "--seed", "1"),
+            *("simulate", "--nodes", "64", "--days", DAYS, "--interval-s", "120", "--seed", "1"),
             *("--out", str(directory / "fleet")),
             timeout_s=PATIENCE_S,
         )
