@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Final, TypeVar
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.kafka.fixtures import kafka, three_brokers
@@ -15,7 +16,8 @@ from tests.kafka.fixtures import kafka, three_brokers
 __all__ = ["kafka", "three_brokers"]
 
 # What lies beside the repository on some machines only; all else (chDB, a browser) is installed by .ci/run.
-_MAY_BE_ABSENT: Final = re.compile(r"\bshared\b|\bbeside the repository\b|\bnot part of the repository\b")
+# And helm, of which no package index has a build.
+_MAY_BE_ABSENT: Final = re.compile(r"\bshared\b|\b(beside|not part of) the repository\b|\bhelm is not installed\b")
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 _CI: Final = os.environ.get("CI") == "true"
 
@@ -23,6 +25,13 @@ _CI: Final = os.environ.get("CI") == "true"
 settings.register_profile("unhurried", deadline=None)
 if not _CI:
     settings.load_profile("unhurried")
+
+
+@pytest.fixture(autouse=True)
+def logs_of_its_own() -> Iterator[None]:
+    """Leave no test the logs of a command that another one ran: they would go to where that one caught them."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.hookimpl(wrapper=True)
