@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -202,9 +202,7 @@ class NodeTeller:
                 said = None if state == "pass" else f"{type_}={status} {reason}"
                 checks[word.check] = Check(word.check, word.component, state, message=said)  # type: ignore[arg-type]
         if now.gpus and "gpu_count" not in checks:
-            missing = now.gpus - now.allocatable
-            said = f"{missing} of {now.gpus} are not allocatable" if missing else None
-            checks["gpu_count"] = Check("gpu_count", "gpu", "fail" if missing else "pass", message=said)
+            checks["gpu_count"] = self._gpu_count(checks.values())
         data = NodeHealth(
             node=self._node,
             cluster=self._names.cluster,
@@ -220,6 +218,17 @@ class NodeTeller:
             agent_version="bridge/kubernetes",
         )
         return self._say(data, at_ms, at_ms)
+
+    def _gpu_count(self, checks: Iterable[Check]) -> Check:
+        """Return the check of how many GPUs there are, by how many the kubelet would give to pods."""
+        now = self._seen
+        if missing := now.gpus - now.allocatable:
+            said = f"{missing} of {now.gpus} are not allocatable"
+            return Check("gpu_count", "gpu", "fail", message=said)
+        if bad := next((check.name for check in checks if check.component == "gpu" and check.status != "pass"), None):
+            # What a device plugin counted last, or does not look after, says nothing against what has looked.
+            return Check("gpu_count", "gpu", "off", message=f"not known by what is allocatable: {bad} does not pass")
+        return Check("gpu_count", "gpu", "pass")
 
 
 def has_agent(labels: Mapping[str, str]) -> bool:

@@ -137,9 +137,8 @@ def cleared_by_checks(
         return record, ()
     failing = {(c.name, device_key(device_of(c))) for c in checks if c.status not in _HEALTHY}
     known = {c.name for c in checks}
-    # A check that stopped passing on any device does not vouch for the others.
-    failing_names = {name for name, _ in failing}
-    passing = known - failing_names
+    # A check that stopped passing on any device does not vouch for the others, and one that is off for nothing.
+    passing = {c.name for c in checks if c.status == "pass"} - {name for name, _ in failing}
     over = [
         key
         for key, condition in record.conditions.items()
@@ -152,7 +151,7 @@ def _is_over(condition: Observation, *, passing: set[str], known: set[str], fail
     if condition.kind == "check":
         return condition.code in known and (condition.code, device_key(condition.device)) not in failing
     if "check:*" in condition.clears:
-        return passing == known
+        return not failing
     return any(clear.removeprefix("check:") in passing for clear in condition.clears if clear.startswith("check:"))
 
 

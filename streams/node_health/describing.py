@@ -81,7 +81,7 @@ def passed_since(record: NodeRecord, observation: Observation) -> bool:
     """Return whether a report later than the fault already passed the check that clears it."""
     if observation.since_ms >= record.report_ms:
         return False
-    passing = {c.name for c in record.checks if c.status in PASSED}
+    passing = {c.name for c in record.checks if c.status == "pass"}
     return any(clear.removeprefix("check:") in passing for clear in observation.clears)
 
 

@@ -62,6 +62,17 @@ def test_conditions_are_read_with_their_own_polarity_and_told_once_as_the_fault_
     }
 
 
+def test_what_a_device_plugin_counts_does_not_vouch_for_a_gpu_that_a_condition_says_is_gone() -> None:
+    lab = Lab()
+    lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    lab.sees("Node", node(conditions=[lost | {"lastTransitionTime": at(30)}]), 31)
+    lab.waits(60)
+    lab.sees("Node", node(conditions=[{**lost, "status": "True", "reason": "Fine", "lastTransitionTime": at(70)}]), 71)
+    lab.waits(120)
+    counts = [next(c["status"] for c in told["checks"] if c["name"] == "gpu_count") for told in lab.of("node.health")]
+    assert counts == ["off", "pass"]
+
+
 def test_a_node_with_an_agent_or_without_a_kubelet_is_not_reported_by_the_bridge() -> None:
     lab = Lab()
     for name, ready in (("gpu-1", "True"), ("gpu-2", "True"), ("gpu-3", "Unknown")):

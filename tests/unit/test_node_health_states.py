@@ -163,6 +163,12 @@ def test_a_fault_degrades_until_a_later_report_passes_the_check_that_clears_it()
     assert states(scene) == [WELL, (3.5, "degraded"), (4, "available")]
 
 
+@pytest.mark.parametrize("arrives", [None, 20])
+def test_a_check_that_is_off_does_not_vouch_for_what_it_would_clear(arrives: float | None) -> None:
+    scene = Scene().node("n1", until=40, failing={"ecc": "off"}).fault(3.5, "n1", "xid", "48", 1, arrives=arrives)
+    assert states(scene)[-1] == (3.5, "degraded")
+
+
 def test_an_unknown_code_and_one_of_another_family_hold_the_node() -> None:
     assert states(Scene().node("n1").fault(5, "n1", "xid", "999", 1)) == [WELL, (5, "degraded")]
     scene = Scene().node("n1", gpu_family="A100").fault(5, "n1", "xid", "136", 1)
