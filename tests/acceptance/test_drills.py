@@ -21,10 +21,12 @@ POLICY = Path(__file__).parents[1] / "drills" / "policy.yaml"
 
 
 NAMES = sorted(path.name.partition(".")[0] for path in DRILLS.glob("*.jsonl.zst"))
+REPAIRS = [name for name in NAMES if name.endswith("-remediation")]
 
 
 def test_drills_are_there() -> None:
     assert NAMES
+    assert REPAIRS
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,11 +41,12 @@ def test_a_drill_replayed_gives_every_failure_its_right_verdict(name: str, tmp_p
     assert wrong(truth, outputs, inputs) == []
 
 
+@pytest.mark.parametrize("name", REPAIRS)
 def test_a_repair_that_was_drilled_is_decided_anew_in_the_same_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTLENS_POLICY", str(POLICY))
-    recorded = DRILLS / "slurm-remediation.jsonl.zst"
+    recorded = DRILLS / f"{name}.jsonl.zst"
     replay([Recording(str(recorded))], load_roles(), Places(out=tmp_path, fresh=True))
     decode = Decoder(TYPES).decode
     written = (tmp_path / f"{topic}.jsonl" for topic in (topics.REMEDIATION_COMMANDS, topics.INCIDENTS))

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from faultlens import topics
-from faultlens.events import Incident
+from faultlens.events import Incident, RemediationResult
 from tests.drills.pipeline import Pipeline, judged, say
 from tests.drills.repairs import REPAIRED, repairs_wrong
 from tests.drills.truth import Truth
@@ -71,8 +71,13 @@ def waits(line: Pipeline) -> set[str]:
 
 def has_returned(line: Pipeline) -> bool:
     """Return whether the last step of a repair has succeeded."""
-    told = [e for e in line.events(topics.REMEDIATION_RESULTS) if getattr(e.data, "action", "") == REPAIRED[-1]]
-    return any(getattr(event.data, "state", "") == "succeeded" for event in told)
+    return has_come(line, REPAIRED[-1], "succeeded")
+
+
+def has_come(line: Pipeline, action: str, state: str) -> bool:
+    """Return whether a step of a repair has come so far."""
+    told = [event.data for event in line.events(topics.REMEDIATION_RESULTS)]
+    return any(isinstance(end, RemediationResult) and (end.action, end.state) == (action, state) for end in told)
 
 
 def differences(line: Pipeline, truth: Truth) -> Sequence[str]:

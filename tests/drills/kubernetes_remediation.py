@@ -26,8 +26,8 @@ from actuators.node import BOOT_ID
 from faultlens import topics
 from faultlens.events import NodeActed
 from faultlens.kubernetes_marks import COMMAND, DEVICE_TAINT_RULES
-from tests.drills.hands import ROLES, Hands, differences, has_returned, until, waits
-from tests.drills.kubeacting import Single, bound, budgets_wrong, devices_wrong, gate_wrong, not_refused
+from tests.drills.hands import ROLES, Hands, differences, has_come, has_returned, until, waits
+from tests.drills.kubeacting import BEYOND, Single, bound, budgets_wrong, devices_wrong, gate_wrong, not_refused
 from tests.drills.kubelab import MERGE, NAMESPACE, STRATEGIC, Api, Lab, now
 from tests.drills.kubeplayer import Player
 from tests.drills.pipeline import INPUTS, Pipeline, pipeline, report, say
@@ -101,6 +101,7 @@ def play(line: Pipeline, lab: Lab, player: Player, hands: Hands, acting: list[st
     keep = {"minAvailable": 1, "selector": {"matchLabels": {"job-name": "training"}}}
     player.api.make(BUDGET, {"metadata": {"name": "training"}, "spec": keep})
     player.runs("training")
+    _pooled(player.api, 4, 5)
     other.cordon("kubectl-cordon", out=True)
     sleep(15)
     for machine in (other, bad):
@@ -109,6 +110,7 @@ def play(line: Pipeline, lab: Lab, player: Player, hands: Hands, acting: list[st
     until(line, f"{OTHER} is the person's, and {BAD} waits for it", lambda: {"kept by", "cap of"} <= waits(line))
     other.cordon("kubectl-cordon", out=False)
     until(line, f"{BAD} is cordoned by a command", lambda: bad.is_cordoned)
+    until(line, "its drain has begun", lambda: has_come(line, "drain", "started"))
     sleep(5)
     hands.kill("kubernetes")
     for _ in lab.restart_api_server():
@@ -141,12 +143,17 @@ def left_over(line: Pipeline, api: Api) -> Iterator[str]:
         yield f"of {BAD} the bridge told {', '.join(ours)} as ours"
 
 
+def _pooled(api: Api, *numbers: int) -> None:
+    """Let the job run on these nodes too: at first there is only the one that goes bad."""
+    for number in numbers:
+        api.ask("PATCH", f"/api/v1/nodes/gpu-{number}", {"metadata": {"labels": {"pool": "main"}}}, MERGE)
+
+
 def _prepared(api: Api, folder: Path) -> Machine:
     """Make the namespace and the nodes' pool; return the machine that goes bad."""
     api.make("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     api.make(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
-    for number in (2, 4, 5):
-        api.ask("PATCH", f"/api/v1/nodes/gpu-{number}", {"metadata": {"labels": {"pool": "main"}}}, MERGE)
+    _pooled(api, 2)
     (folder / "secret").write_text("of the drill\n", "utf-8")
     for node in (BAD, OTHER):
         Machine(api, node).tells(f"boot-{node}", well=True)
@@ -179,8 +186,9 @@ def main(tool: Path, state: Path) -> int:
             kubeconfig = bound(api, lab, folder)
             line, hands, acting = _live(lab, api, folder, kubeconfig, stack)
             player, single = Player(api), Single(kubeconfig, folder)
-            found: list[str] = [*not_refused(kubeconfig), *gate_wrong(lab, single, folder)]
-            found += [*devices_wrong(api, single), *budgets_wrong(api, single)]
+            found = not_refused(kubeconfig)
+            say(f"{len(BEYOND)} things beyond its manifest were asked for: {', '.join(found) or 'all are refused'}")
+            found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single), *budgets_wrong(api, single)]
             try:
                 play(line, lab, player, hands, acting)
             except TimeoutError:
