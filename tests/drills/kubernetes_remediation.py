@@ -3,9 +3,10 @@
     make drill-kubernetes-remediation   # needs a lab that brings a control plane up (LAB_KUBERNETES) and Java for Kafka
 
 Bridge, workers and actuators run live; Kubernetes' actuator has the rights of its manifest and no others, is killed
-while a disruption budget keeps it from draining, and started anew before an API server that restarts. Single commands
-before that try what a taint on a device does. What was told is kept (tests/data/drills), and replayed by
-tests/acceptance/test_drills.py.
+while a disruption budget keeps it from draining, and started anew before an API server that restarts. Where that takes
+longer than nodes are waited for, the server lets the pod go before the budget is taken away, as it is not ready any
+more. Single commands before that try what a taint on a device does. What was told is kept (tests/data/drills), and
+replayed by tests/acceptance/test_drills.py.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from actuators.node import BOOT_ID
 from faultlens import topics
 from faultlens.events import NodeActed
 from faultlens.kubernetes_marks import COMMAND, DEVICE_TAINT_RULES
-from tests.drills.hands import ROLES, Hands, differences, has_come, has_returned, until, waits
+from tests.drills.hands import ROLES, Hands, differences, has_come, has_returned, is_known_of, until, waits
 from tests.drills.kubeacting import BEYOND, Single, bound, budgets_wrong, devices_wrong, gate_wrong, not_refused
 from tests.drills.kubelab import MERGE, NAMESPACE, STRATEGIC, Api, Lab, now
 from tests.drills.kubeplayer import Player
@@ -108,6 +109,8 @@ def play(line: Pipeline, lab: Lab, player: Player, hands: Hands, acting: list[st
         machine.tells(f"boot-{machine.node}", well=False)
     # One of eight nodes may be out, and the person's is.
     until(line, f"{OTHER} is the person's, and {BAD} waits for it", lambda: {"kept by", "cap of"} <= waits(line))
+    # What is first reported after a person has put a node back is new: the report of the minute is waited for.
+    until(line, f"{OTHER} is reported as failing", lambda: is_known_of(line, OTHER, 2))
     other.cordon("kubectl-cordon", out=False)
     until(line, f"{BAD} is cordoned by a command", lambda: bad.is_cordoned)
     until(line, "its drain has begun", lambda: has_come(line, "drain", "started"))
@@ -189,6 +192,8 @@ def main(tool: Path, state: Path) -> int:
             found = not_refused(kubeconfig)
             say(f"{len(BEYOND)} things beyond its manifest were asked for: {', '.join(found) or 'all are refused'}")
             found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single), *budgets_wrong(api, single)]
+            for job in ("first", "second"):
+                player.fails(job, "platform", "platform.eviction", what="a single command evicted it")
             try:
                 play(line, lab, player, hands, acting)
             except TimeoutError:
