@@ -104,12 +104,12 @@ class Sender:
 
 
 class Watch:
-    """Hears of verdicts as somebody does who waits for them: `heard_ms` says when each job's first one came."""
+    """Hears of verdicts (or of another topic) as somebody does who waits for them: `heard_ms` has each key's first."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, topic: str = topics.ATTRIBUTIONS) -> None:
         self.heard_ms: dict[str, int] = {}
         self._consumer = ck.Consumer(consumer_config(Connection(cluster.bootstrap), "bench") | {"fetch.wait.max.ms": 5})
-        self._consumer.assign([ck.TopicPartition(topics.ATTRIBUTIONS, n, 0) for n in range(PARTITIONS)])
+        self._consumer.assign([ck.TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
         self._over = Event()
         self._thread = Thread(target=self._hear, name="watch")
 

@@ -1,0 +1,109 @@
+"""How soon a fatal fault becomes a command to keep work away, live, on a real Kafka.
+
+Run: python bench/commands.py [--clusters 400] [--seconds 60]. Needs Java 17; the jars are fetched once. Each cluster
+has ten nodes and loses a GPU once, so that no cap and no common cause holds anything back, and nothing is tolerated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from time import monotonic, sleep
+
+from bench.live import CHECKS, INTERVAL_S, PARTITIONS, PATIENCE_S, Reached, Sender, Watch, share, tell
+from faultlens import topics
+from faultlens.clock import wall_ms
+from faultlens.codec import encode, event_of
+from faultlens.events import Data, DeviceRef, NodeFault, NodeHealth
+from tests.kafka.cluster import Cluster
+from tests.kafka.jars import jars
+from tests.kafka.living import Worker, fresh_topics, running, until
+
+NODES = 10  # one of ten may be out
+ROLES = ("node", "context", "remediation")
+_PIECES = 10
+
+
+def said(data: Data, node: str) -> tuple[str, str, bytes]:
+    """Return what a node's agent says now, with its topic and key."""
+    event = event_of(data, source=f"agent/{node}", id_=f"{node}-{type(data).__name__}-{wall_ms()}", time_ms=wall_ms())
+    return topics.NODE_EVENTS, node, encode(event)
+
+
+def report(number: int) -> tuple[str, str, bytes]:
+    """Return a healthy node's report."""
+    node = f"node-{number:06d}"
+    health = NodeHealth(
+        node=node, cluster=f"c{number // NODES}", interval_s=INTERVAL_S, gpus_total=8, gpus_allocatable=8,
+        checks=CHECKS, boot_id="b1", gpu_family="H100", driver_version="550.54.15",
+    )  # fmt: skip
+    return said(health, node)
+
+
+def lost_gpu(number: int) -> tuple[str, str, bytes]:
+    """Return the word that a GPU fell off its bus: fatal, so that nothing is waited for."""
+    node = f"node-{number:06d}"
+    fault = NodeFault(
+        node, f"c{number // NODES}", "xid", "79", "kmsg", boot_id="b1", gpu_family="H100", device=DeviceRef(index=3)
+    )
+    return said(fault, node)
+
+
+def play(sender: Sender, clusters: int, seconds: int, broke_ms: dict[str, int] | None) -> None:
+    """Let every node report each interval for so many seconds, and meanwhile one node of each cluster lose a GPU."""
+    nodes, began_s, reports, faults = clusters * NODES, monotonic(), 0, 0
+    for piece in range(1, seconds * _PIECES + 1):
+        while reports < nodes * piece // (INTERVAL_S * _PIECES):
+            sender.send(*report(reports % nodes))
+            reports += 1
+        while broke_ms is not None and faults < clusters * piece // (seconds * _PIECES):
+            topic, node, value = lost_gpu(faults * NODES + faults % NODES)
+            sender.send(topic, node, value)
+            broke_ms[node] = wall_ms()
+            faults += 1
+        sleep(max(0.0, began_s + piece / _PIECES - monotonic()))
+    sender.flush()
+
+
+def measured(cluster: Cluster, directory: Path, clusters: int, seconds: int) -> dict[str, int]:
+    """Return how long it took from a fault's hand-over to Kafka until its command could be read, in milliseconds."""
+    workers = [Worker(cluster, role, directory / f"{role}.log") for role in ROLES]
+    sender, broke_ms = Sender(cluster), dict[str, int]()
+    with running(workers), Watch(cluster, topics.REMEDIATION_COMMANDS) as watch:
+        until(lambda: all("lanes are ours" in worker.said() for worker in workers))
+        play(sender, clusters, INTERVAL_S, None)
+        with closing(Reached(cluster)) as reached:
+            reached.wait(sender.ends)
+        play(sender, clusters, seconds, broke_ms)
+        until(lambda: broke_ms.keys() <= watch.heard_ms.keys(), PATIENCE_S)
+    waits = sorted(watch.heard_ms[node] - broke for node, broke in broke_ms.items())
+    return {
+        "faults": len(waits),
+        "reports_a_second": clusters * NODES // INTERVAL_S,
+        "command_ms_p50": share(waits, 0.5),
+        "command_ms_p90": share(waits, 0.9),
+        "command_ms_p99": share(waits, 0.99),
+        "command_ms_max": waits[-1],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clusters", type=int, default=400)
+    parser.add_argument("--seconds", type=int, default=60)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        cluster = Cluster(directory / "kafka", jars())
+        try:
+            cluster.start()
+            fresh_topics(cluster, PARTITIONS)
+            tell("commands", measured(cluster, directory, chosen.clusters, chosen.seconds))
+        finally:
+            cluster.close()
+
+
+if __name__ == "__main__":
+    main()
