@@ -14,7 +14,7 @@ from faultlens.events import Action, RemediationCommand
 from faultlens.kubernetes_marks import COMMAND
 
 GROUP: Final = "/apis/janitor.dgxc.nvidia.com/v1alpha1"
-_VERSION: Final = "janitor.dgxc.nvidia.com/v1alpha1"
+_VERSION: Final = GROUP.removeprefix("/apis/")
 _LOOK_EVERY_S: Final = 5.0
 _UUID: Final = re.compile(r"^GPU-[0-9A-Fa-f-]{8,64}$")
 _SAID_CHARS: Final = 300

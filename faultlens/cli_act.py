@@ -114,12 +114,9 @@ def kubernetes(  # noqa: PLR0913 - as above
     log_format: LogOption = "auto",
 ) -> None:
     """Cordon, taint and release nodes and devices, and evict pods within their disruption budgets."""
-    try:
+    with _control_plane(kubeconfig) as api:
         from actuators.kubernetes import Kubernetes  # noqa: PLC0415 - needs the client
-        from actuators.kubernetes_api import KubernetesApi  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
-    with closing(KubernetesApi(None if kubeconfig is None else str(kubeconfig))) as api:
+
         acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint)
         if "exclude_device" not in acting.actions:
             typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
@@ -139,13 +136,22 @@ def nvsentinel(  # noqa: PLR0913 - as above
     log_format: LogOption = "auto",
 ) -> None:
     """Hand GPU resets, restarts and replacements to NVSentinel's janitor, and follow them to their end."""
+    with _control_plane(kubeconfig) as api:
+        from actuators.nvsentinel import NvSentinel  # noqa: PLC0415 - needs the client
+
+        acting = NvSentinel(api, sleep=time.sleep)
+        _serve(acting, _Place("nvsentinel", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+
+
+@contextmanager
+def _control_plane(kubeconfig: Path | None) -> Iterator[Any]:
+    """Give an `Api` while the block runs. UsageError: its client is not installed."""
     try:
         from actuators.kubernetes_api import KubernetesApi  # noqa: PLC0415 - needs the client
-        from actuators.nvsentinel import NvSentinel  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
-    acting = NvSentinel(KubernetesApi(None if kubeconfig is None else str(kubeconfig)), sleep=time.sleep)
-    _serve(acting, _Place("nvsentinel", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+    with closing(KubernetesApi(None if kubeconfig is None else str(kubeconfig))) as api:
+        yield api
 
 
 @app.command()
