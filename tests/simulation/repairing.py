@@ -11,12 +11,13 @@ import random
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 from faultlens import topics
 from faultlens.arrival import Entry
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, moment_of, parse_moment
-from faultlens.codec import Event, event_of
+from faultlens.codec import Decoder, Event, encode, event_of
 from faultlens.events import (
     Check,
     ControlScope,
@@ -58,24 +59,31 @@ FAULTS = (
     ("host_memory", "uncorrectable", "host_memory", ("replace",)),
 )
 PASSED = tuple(Check(name, component, "pass") for name, component in CHECKS.items())  # type: ignore[arg-type]
+decode = Decoder().decode
 ROLES = {role.name: role for role in load_roles()}
 
 
 class Story:
-    """One seed: a fleet in trouble for `days`, then peace until everything could be mended."""
+    """One seed: a fleet in trouble for `days`, then peace until everything could be mended.
 
-    def __init__(self, seed: int, *, nodes: int = 40, days: float = 1.0) -> None:
+    `whole`: nothing is left out in which nothing happens (ticks that find nothing due, peace after the last repair),
+    and what travels between processors is encoded and decoded. It takes longer and must come to the same.
+    """
+
+    def __init__(self, seed: int, *, nodes: int = 40, days: float = 1.0, whole: bool = False) -> None:
         self.dice = random.Random(seed)  # noqa: S311 - a story is to be told again
         self.machines = [Machine(f"node-{n:03d}", n) for n in range(nodes)]
         self.by_name = {machine.name: machine for machine in self.machines}
         self.now_ms, self.peace_ms = T0, T0 + int(days * DAY_MS)
         self.counted = Counted(self.machines)
-        self.dead_letters = 0
+        self.dead_letters = self.crashes = 0
         self.incidents: dict[str, Incident] = {}
         self.lane = Lane(ROLES["remediation"])
         self._offsets = dict.fromkeys(topics.TOPICS, 0)
         self._pump = Pump([Task(_counted_rarely(ROLES["node"])), Task(ROLES["context"])], self._from_pump)
         self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._awaited = 0
+        self._whole, self._over = whole, False
         self._order = count()
         self._ids = count()
         self.actuator_back_ms = 0
@@ -84,27 +92,57 @@ class Story:
     # --- time ------------------------------------------------------------------------------------------
 
     def after(self, delay_ms: int, what: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (self.now_ms + max(0, delay_ms), next(self._order), what))
+        """Do it once, so much later; the story is not over before."""
+        self._awaited += 1
+        self._at(self.now_ms + max(0, delay_ms), lambda: self._once(what))
+
+    def _once(self, what: Callable[[], None]) -> None:
+        self._awaited -= 1
+        what()
+
+    def _at(self, at_ms: int, what: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (at_ms, next(self._order), what))
 
     def run(self) -> None:
         for machine in self.machines:
-            self.after(self.dice.randrange(REPORT_MS), lambda m=machine: self._reports(m))  # type: ignore[misc]
-        self.after(TICK_MS, self._tick)
+            self._every(REPORT_MS, partial(self._reports, machine), first_ms=T0 + self.dice.randrange(REPORT_MS))
+        self._every(TICK_MS, self._tick, first_ms=T0 + TICK_MS)
+        self._every(REPORT_MS, self._look, first_ms=self.peace_ms + REPORT_MS)
         self.after(30 * MINUTE_MS, self._mischief)
         end_ms = self.peace_ms + 12 * HOUR_MS
-        while self._due and self._due[0][0] <= end_ms:
+        while self._due[0][0] <= end_ms and not self._over:
             self.now_ms, _, what = heapq.heappop(self._due)
             what()
 
+    def _every(self, period_ms: int, what: Callable[[], None], *, first_ms: int) -> None:
+        def again() -> None:
+            what()
+            self._at(self.now_ms + period_ms, again)
+
+        self._at(first_ms, again)
+
+    def _look(self) -> None:
+        """End the story when nothing is left but reports of nodes that are well: nothing else would come of them."""
+        if self._awaited or self._whole:
+            return
+        waiting = self.open_incidents() or self.kept() or self.unended()
+        self._over = not waiting and all(self._is_well(card) for card in self.lane.cards(NodeCard))
+
+    def _is_well(self, card: NodeCard) -> bool:
+        machine = self.by_name[card.node]
+        up = card.facts is not None and card.facts.state == "available"
+        return up and not machine.broken and not machine.blocked and machine.gone_until_ms <= self.now_ms
+
     def _tick(self) -> None:
-        self.lane.advance(self.now_ms)
-        self._commit()
-        self.after(TICK_MS, self._tick)
+        if self._whole or self.lane.task.looks_due(self.now_ms):
+            self.lane.advance(self.now_ms)
+            self._commit()
 
     def _commit(self) -> None:
         """Write the batch, unless the lane crashes before that: then it is decided anew."""
-        if self.dice.random() < 0.02:
+        if self.lane.has_batch and self.dice.random() < 0.02:
             self.lane.crash()
+            self.crashes += 1
         for sent in self.lane.commit():
             self._from_lane(sent)
 
@@ -112,7 +150,7 @@ class Story:
 
     def say(self, data: Data, source: str, *, twice: bool = False) -> None:
         """Let somebody say something; some of it comes twice."""
-        event = event_of(data, source=source, id_=f"e{next(self._ids)}", time_ms=self.now_ms)
+        event = self._carried(event_of(data, source=source, id_=f"e{next(self._ids)}", time_ms=self.now_ms))
         for _ in range(1 + twice):
             if isinstance(data, RemediationResult):
                 self.counted.heard(data)
@@ -132,13 +170,14 @@ class Story:
     def _from_pump(self, sent: Sent, at_ms: int) -> None:
         self.dead_letters += sent.topic == topics.DEAD_LETTERS
         if sent.topic in ROLES["remediation"].topics:
-            self._to_lane(sent.topic, sent.event)
+            self._to_lane(sent.topic, self._carried(sent.event))
 
     def _from_lane(self, sent: Sent) -> None:
-        data = sent.event.data
+        event = self._carried(sent.event)
+        data = event.data
         self.dead_letters += sent.topic == topics.DEAD_LETTERS
         if sent.topic == topics.ALLOCATIONS:
-            self._pump.take(Entry("story", 1, b"", sent.event, arrived_ms=self.now_ms), sent.event)
+            self._pump.take(Entry("story", 1, b"", event, arrived_ms=self.now_ms), event)
         elif isinstance(data, RemediationCommand):
             self._commanded(data)
         elif isinstance(data, Incident):
@@ -146,20 +185,26 @@ class Story:
         elif isinstance(data, RemediationResult):
             self.counted.expired(data.command_id)
 
+    def _carried(self, event: Event) -> Event:
+        return decode(encode(event)) if self._whole else event
+
     # --- the fleet -------------------------------------------------------------------------------------
 
     def _reports(self, machine: Machine) -> None:
         if self.now_ms >= self.deaf_until_ms and self.now_ms >= machine.gone_until_ms:
-            good, checks = 8 - len(machine.broken), _checks(machine) if machine.broken else PASSED
-            self.say(
-                NodeHealth(
-                    machine.name, CLUSTER, REPORT_MS / 1000, 8, 0 if machine.blocked else good, checks, "gpu",
-                    machine.boot_id, machine.where, "H100",
-                ),
-                f"agent/{machine.name}",
-                twice=self.dice.random() < 0.01,
-            )  # fmt: skip
-        self.after(REPORT_MS, lambda: self._reports(machine))
+            self.say(self._report(machine), machine.agent, twice=self.dice.random() < 0.01)
+
+    def _report(self, machine: Machine) -> NodeHealth:
+        last = machine.report
+        gpus = 0 if machine.blocked else 8 - len(machine.broken)
+        if last is not None and not machine.broken and (last.boot_id, last.gpus_allocatable) == (machine.boot_id, gpus):
+            return last
+        report = NodeHealth(
+            machine.name, CLUSTER, REPORT_MS / 1000, 8, gpus, _checks(machine) if machine.broken else PASSED, "gpu",
+            machine.boot_id, machine.where, "H100",
+        )  # fmt: skip
+        machine.report = None if machine.broken else report
+        return report
 
     def break_one(self, machine: Machine, fault: tuple[str, str, str, tuple[str, ...]], times: int = 1) -> None:
         gpu = self.dice.randrange(8)

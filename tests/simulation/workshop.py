@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from faultlens.events import RemediationCommand, RemediationResult
+from faultlens.events import NodeHealth, RemediationCommand, RemediationResult
 from streams.runtime.records import Record, Role, Sent
 from streams.runtime.state import Kept, KeptCodec, MemoryStates
 from streams.runtime.task import Task
@@ -25,14 +25,15 @@ class Machine:
     gone_until_ms: int = 0
     blocked: bool = False
     cordoned: bool = False
+    report: NodeHealth | None = None
+
+    def __post_init__(self) -> None:
+        self.agent = f"agent/{self.name}"
+        self.where = {"rack": f"r{self.number // 10}", "switch": f"s{self.number // 20}"}
 
     @property
     def boot_id(self) -> str:
         return f"{self.name}-boot-{self.boots}"
-
-    @property
-    def where(self) -> dict[str, str]:
-        return {"rack": f"r{self.number // 10}", "switch": f"s{self.number // 20}"}
 
 
 class Lane:
@@ -81,6 +82,11 @@ class Lane:
                 self._written[key] = kept
         self._lane, self._since = batch.lane, []
         return batch.sent
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether something would be lost by a crash."""
+        return self.task.has_changed or self.task.has_sent
 
     def crash(self) -> None:
         """Lose the batch, and go on from what was written."""
