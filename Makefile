@@ -80,8 +80,8 @@ drill-slurm-remediation: $(INSTALLED) ## A node of a real Slurm (LAB_SLURM, as r
 record-ray: $(INSTALLED) ## What a real KubeRay operator makes of RayJobs on a real control plane (LAB_KUBERNETES), for tests
 	@nice $(BIN)/python -m tests.drills.ray $(LAB_KUBERNETES) $(DRILL_STATE)/ray
 
-adversary: $(INSTALLED) ## Remediation against a fleet, people and actuators that err: SEEDS of them, NODES, DAYS
-	@FAULTLENS_SEEDS=$(SEEDS) FAULTLENS_FIRST=$(FIRST) FAULTLENS_NODES=$(NODES) FAULTLENS_DAYS=$(DAYS) $(BIN)/pytest -q -x tests/simulation/test_remediation.py
+adversary: $(INSTALLED) ## Remediation against a fleet, people and actuators that err: DAYS seeds from the FIRST on, NODES; goes on where it stopped
+	@$(BIN)/python -m tests.simulation.campaign --days $(DAYS) --first $(FIRST) --nodes $(NODES) --out out/adversary.jsonl
 
 bench: $(INSTALLED) ## What it does a second, beside what else one would use
 	@for file in bench/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done

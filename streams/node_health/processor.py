@@ -113,12 +113,13 @@ class NodeHealthProcessor:
         """
         covered: dict[str, int] = {}
         on_time: dict[str, int] = {}
-        for _, state in states:
-            record = cast("NodeRecord", state)
+        record: Any
+        for _, record in states:
             if record.covered and record.removed is None:
-                covered[record.cluster] = covered.get(record.cluster, 0) + 1
+                cluster = record.cluster
+                covered[cluster] = covered.get(cluster, 0) + 1
                 if now_ms - record.reported_ms < ON_TIME_INTERVALS * record.interval_ms:
-                    on_time[record.cluster] = on_time.get(record.cluster, 0) + 1
+                    on_time[cluster] = on_time.get(cluster, 0) + 1
         return [
             Emit(
                 topics.CENSUS,

@@ -79,7 +79,9 @@ def main() -> int:
         seeds = [seed for seed in range(chosen.first, chosen.first + chosen.days) if seed not in held]
         failed = [line for line in campaign(seeds, chosen.nodes, out) if complained(line)]
     before = chosen.days - len(seeds)
-    print(f"{chosen.days} days of {chosen.nodes} nodes ({before} told before): {len(failed)} of them with something wrong")
+    sys.stdout.write(
+        f"{chosen.days} days of {chosen.nodes} nodes ({before} told before): {len(failed)} with something wrong\n"
+    )
     return 1 if failed else 0
 
 
@@ -87,8 +89,10 @@ def complained(line: Line) -> bool:
     """Say what did not hold of a seed, and how to tell it again; return whether anything did not."""
     if not line["broken"]:
         return False
-    print(f"seed {line['seed']} with {line['nodes']} nodes:", *line["broken"], sep="\n  ", file=sys.stderr, flush=True)
-    print(f"again: make adversary DAYS=1 FIRST={line['seed']} NODES={line['nodes']}", file=sys.stderr, flush=True)
+    seed, nodes = line["seed"], line["nodes"]
+    wrong = "\n  ".join(line["broken"])
+    again = f"make adversary DAYS=1 FIRST={seed} NODES={nodes}"
+    sys.stderr.write(f"seed {seed} with {nodes} nodes:\n  {wrong}\nagain: {again}\n")
     return True
 
 

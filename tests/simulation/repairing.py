@@ -216,7 +216,9 @@ class Story:
         for _ in range(times):
             self.say(data, f"agent/{machine.name}")
         # Where nothing that can be commanded helps, a person mends it in the end; most things one hears of by a ticket.
-        self.after(self.dice.randrange(HOUR_MS, 8 * HOUR_MS), lambda: self._mended_by_hand(machine, gpu, fault))
+        # Nobody waits for that after the peace, when all was mended at once.
+        mended_ms = self.now_ms + self.dice.randrange(HOUR_MS, 8 * HOUR_MS)
+        self._at(mended_ms, lambda: self._mended_by_hand(machine, gpu, fault))
 
     def _mended_by_hand(self, machine: Machine, gpu: int, fault: tuple[str, str, str, tuple[str, ...]]) -> None:
         if machine.broken.get(gpu) is fault:
