@@ -44,7 +44,7 @@ LONGEST_WINDOW_MS: Final = 400 * 24 * 3_600_000
 RENDERERS: Final = {"html": render_html, "md": render_markdown, "json": render_json}
 
 ClusterOption = Annotated[str, typer.Option(metavar="NAME", help="Only this cluster.")]
-PoolOption = Annotated[str, typer.Option(metavar="NAME", help="Only the nodes of this pool.")]
+PoolOption = Annotated[str, typer.Option(metavar="NAME", help="Only this pool's nodes and the jobs on them.")]
 TeamOption = Annotated[str, typer.Option(metavar="NAME", help="Only the jobs of this team.")]
 
 

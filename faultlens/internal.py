@@ -135,13 +135,17 @@ class OtherUse(Data, frozen=True):
 
 
 class NodeEvidence(Data, frozen=True):
-    """What a node knows that bears on an attempt; `others` are all there are for the application-like ones in it."""
+    """What a node knows that bears on an attempt; `others` are all there are for the application-like ones in it.
+
+    `pool`: the one that the attempt has the node's devices of; empty: none that is known; None: nothing is said of it.
+    """
 
     job_id: str
     attempt: int
     node: str
     observations: tuple[Observation, ...]
     others: tuple[OtherUse, ...] = ()
+    pool: str | None = None
 
 
 class NodeAnswer(Data, frozen=True):

@@ -31,10 +31,10 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is looked at: a cluster, a pool's nodes, a team's or workload's jobs (empty: all), up to `as_of_ms`.
+    """What is looked at: a cluster, a pool, a team's or workload's jobs (empty: all), up to `as_of_ms`.
 
-    `since_ms`: from when on anything is known.
-    Jobs belong to no pool and nodes to no team or workload: with one of them, only the one half is asked.
+    `since_ms`: from when on anything is known. Attempts whose nodes are of several pools are of none. Nodes are of no
+    team or workload: with one of these, only what is of jobs is asked.
     """
 
     as_of_ms: int
@@ -99,9 +99,9 @@ def rows(reader: Reader, view: View, windows: Sequence[Interval], within_ms: int
 
     return Rows(
         availability=split("availability", asked=not (view.team or view.workload)),
-        starts=split("starts", asked=not view.pool),
-        attempts=split("attempts", asked=not view.pool),
-        ledger=split("ledger", asked=not view.pool),
+        starts=split("starts", asked=True),
+        attempts=split("attempts", asked=True),
+        ledger=split("ledger", asked=True),
     )
 
 

@@ -37,7 +37,7 @@ OF_NODES: Final = frozenset({"node_availability", "gpu_availability", "coverage"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an objective is about; empty parts mean all. Nodes are in pools, jobs of teams and workloads."""
+    """What an objective is about; empty parts mean all. Nodes and attempts are of pools, jobs of teams, workloads."""
 
     cluster: str = ""
     pool: str = ""

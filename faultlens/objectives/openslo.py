@@ -175,8 +175,8 @@ class Slo(_Strict):
         limits = (notes.within, notes.pending_limit)
         if self.indicator in OF_NODES and (labels.team or labels.workload):
             raise ValueError("nodes are of no team or workload: narrow it by cluster or pool")
-        if self.indicator not in OF_NODES and labels.pool:
-            raise ValueError("jobs are in no pool: narrow it by cluster, team or workload")
+        if self.indicator == "serving_capacity" and labels.pool:
+            raise ValueError("services are of no pool: narrow it by cluster, team or workload")
         if self.indicator == "job_start" and None in limits:
             raise ValueError("job_start needs the annotations faultlens/within and faultlens/pending-limit")
         if self.indicator != "job_start" and limits != (None, None):

@@ -30,6 +30,7 @@ FROM
             AND ({cluster:String} = '' OR cluster = {cluster:String})
             AND ({team:String} = '' OR team = {team:String})
             AND ({workload:String} = '' OR job_id IN (SELECT job_id FROM jobs WHERE workload = {workload:String}))
+            AND ({pool:String} = '' OR (job_id, attempt) IN (SELECT job_id, attempt FROM attempt_pools WHERE pool = {pool:String}))
     )
     ARRAY JOIN
         {froms:Array(Int64)} AS from_ms,

@@ -46,6 +46,7 @@ FROM
     WHERE ({cluster:String} = '' OR if(a.cluster = '', j.cluster, a.cluster) = {cluster:String})
         AND ({team:String} = '' OR j.team = {team:String})
         AND ({workload:String} = '' OR j.workload = {workload:String})
+        AND ({pool:String} = '' OR (a.job_id, a.attempt) IN (SELECT job_id, attempt FROM attempt_pools WHERE pool = {pool:String}))
 )
 ARRAY JOIN
     {froms:Array(Int64)} AS from_ms,

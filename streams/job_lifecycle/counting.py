@@ -26,8 +26,8 @@ from streams.samples import (
 
 
 def place_of(job: JobRecord, attempt: Attempt) -> Place:
-    """Return the scopes' names of an attempt; a job has no pool of its own."""
-    return Place(attempt.cluster or job.cluster, team=job.team, workload=job.workload)
+    """Return the scopes' names of an attempt; a job has no pool of its own, but its nodes have."""
+    return Place(attempt.cluster or job.cluster, attempt.pool, job.team, job.workload)
 
 
 def _blame(attempt: Attempt) -> Blame | None:
@@ -118,22 +118,34 @@ def productive(job: JobRecord, attempt: Attempt, changes: tuple[goodput.Change, 
 
 def moved(before: JobRecord, job: JobRecord, now_ms: int) -> list[Emit]:
     """Return samples that bring what was told of attempts to the team and workload that the job turns out to be of."""
-    emits = []
-    for attempt in job.attempts.values():
-        old, new = place_of(before, attempt), place_of(job, attempt)
-        if old == new or not old.cluster:
-            continue
-        parts = [(name, told.at_ms, told.at_ms, told.amount) for name, told in attempt.counted.items()]
-        changes = () if attempt.ledger is None else goodput.told(attempt.ledger)
-        parts += [("goodput", c.from_ms, c.to_ms, Amount(c.good, dict(c.by_cause))) for c in changes]
-        samples = [
-            sample
-            for name, from_ms, to_ms, amount in parts
-            for sample in moved_samples(name, old, new, from_ms=from_ms, to_ms=to_ms, amount=amount)
-        ]
-        about = f"{job.job_id}/{attempt.attempt}/moved/{now_ms}"
-        emits += sample_emits(samples, about=about, time_ms=now_ms)
-    return emits
+    return [
+        emit
+        for attempt in job.attempts.values()
+        for emit in moved_attempt(job.job_id, attempt, place_of(before, attempt), place_of(job, attempt), now_ms)
+    ]
+
+
+def moved_with(known: JobRecord, before: Attempt, job: JobRecord, attempt: Attempt, now_ms: int) -> list[Emit]:
+    """Return samples that bring what was told of an attempt to the pool that its nodes now turn out to be of."""
+    if attempt.pools is before.pools and attempt.slots is before.slots:
+        return []
+    return moved_attempt(job.job_id, attempt, place_of(known, before), place_of(job, attempt), now_ms)
+
+
+def moved_attempt(job_id: str, attempt: Attempt, old: Place, new: Place, now_ms: int) -> list[Emit]:
+    """Return samples that bring what was told of an attempt from one place to another."""
+    if old == new or not old.cluster:
+        return []
+    parts = [(name, told.at_ms, told.at_ms, told.amount) for name, told in attempt.counted.items()]
+    changes = () if attempt.ledger is None else goodput.told(attempt.ledger)
+    parts += [("goodput", c.from_ms, c.to_ms, Amount(c.good, dict(c.by_cause))) for c in changes]
+    samples = [
+        sample
+        for name, from_ms, to_ms, amount in parts
+        for sample in moved_samples(name, old, new, from_ms=from_ms, to_ms=to_ms, amount=amount)
+    ]
+    about = f"{job_id}/{attempt.attempt}/moved/{new.pool or ''}/{now_ms}"
+    return sample_emits(samples, about=about, time_ms=now_ms)
 
 
 def due_ms(job: JobRecord, attempt: Attempt, limits: StartLimits) -> int | None:

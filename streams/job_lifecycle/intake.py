@@ -223,7 +223,8 @@ def _on_resized(
     slots = {slot.node: slot for slot in data.allocation}
     if data.part is not None and data.part > 1:
         slots = {**attempt.slots, **slots}
-    attempt = replace(attempt, slots=slots)
+    given_back = {node: "" for node in attempt.slots if node not in slots}
+    attempt = replace(attempt, slots=slots, pools={**given_back, **attempt.pools})
     if data.lost:
         gone = {slot.node: slot for slot in data.lost if slot.node not in slots}
         attempt = replace(attempt, gone={**attempt.gone, **gone}, losses=_with_loss(attempt, event, data))
@@ -298,7 +299,11 @@ def _on_evidence(
     told = {observation.code for observation in data.observations}
     others = [other for other in attempt.others if other.node != data.node or other.code not in told]
     others += data.others
-    return job, replace(attempt, observations=observations, others=tuple(others[-OTHERS_MAX:]), overflow=overflow)
+    unsaid = data.pool is None or attempt.resting
+    pools = attempt.pools if unsaid else {**attempt.pools, data.node: data.pool}
+    return job, replace(
+        attempt, observations=observations, others=tuple(others[-OTHERS_MAX:]), overflow=overflow, pools=pools
+    )
 
 
 def _on_answer(

@@ -115,10 +115,12 @@ class JobLifecycleProcessor:
             return Effects(job, (), self._next_wake(job, now_ms))
         known, before = job, attempt
         job, attempt = self._intake.take(job, attempt, event, now_ms)
+        moved = counting.moved_with(known, before, job, attempt, now_ms)
         if _is_one_of_many(before, attempt, event):
             job = replace(job, attempts=with_attempt(job, attempt))
-            return Effects(job, (), self._next_wake(job, now_ms))
+            return Effects(job, moved, self._next_wake(job, now_ms))
         attempt, emits = _told(job, before, attempt, event, now_ms) if _tells(before, event) else (attempt, [])
+        emits = [*moved, *emits]
         attempt, findings = noticing.while_running(job, attempt, event, now_ms)
         job = replace(job, attempts=with_attempt(job, attempt))
         if not findings and _only_goes_on(job, before, attempt, event):
@@ -332,9 +334,11 @@ def _told(job: JobRecord, before: Attempt, attempt: Attempt, event: Event, now_m
 
 
 def _is_one_of_many(before: Attempt, attempt: Attempt, event: Event) -> bool:
-    """Return whether nothing follows from the record by itself: an answer before the last one that is waited for, or an
-    exit after the end that is only counted. A gang's thousands would each be judged with all before them.
+    """Return whether nothing follows from the record by itself: a node's pool, an answer before the last one that is
+    waited for, or an exit after the end that is only counted. A gang's thousands would each be judged with all before.
     """
+    if isinstance(event.data, NodeEvidence):
+        return not event.data.observations
     if isinstance(event.data, NodeAnswer):
         return event.data.loss is None and not is_settled(attempt) and bool(telling.unanswered(attempt))
     if isinstance(event.data, RankExited):

@@ -102,7 +102,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of an attempt. `heard_ms` and `heard_at_ms`: its reporters' last record, by its own
     time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, the
     outcome, and what the job brings along; `sent_ms`: when they were last told. `context_seen`: the version of the
-    context that the verdict was last held against. `reopened`: how often it was closed too early."""
+    context that the verdict was last held against. `reopened`: how often it was closed too early. `pools`: by node that
+    it was ever given, as far as these have told, and empty for one that it gave back untold."""
 
     attempt: int
     cluster: str = ""
@@ -142,6 +143,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     overflow: int = 0
     context_seen: int = -1
     reopened: int = 0
+    pools: dict[str, str] = {}
 
     @property
     def end(self) -> End | None:
@@ -194,6 +196,13 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         """Return whether the attempt failed inside the loss's window, so that the loss is none of its own."""
         end = self.end
         return self.failed and end is not None and end.at_ms <= loss.at_ms + WINDOW_AFTER_MS
+
+    @property
+    def pool(self) -> str | None:
+        """The pool that all its nodes are of; None: they are of several, or one has not told."""
+        named = {*self.pools.values()}
+        told = len(named) == 1 and self.slots.keys() <= self.pools.keys()
+        return next(iter(named)) or None if told else None
 
     @property
     def gpus(self) -> int:

@@ -67,10 +67,12 @@ def unplaced_due_ms(job: JobRecord) -> int | None:
 
 def _slim(attempt: Attempt) -> Attempt:
     """Return an attempt with its end, verdict and counts, and nothing that they rested on."""
+    kept = list(attempt.slots.items())[:8]
     return replace(
         attempt,
         resting=True,
-        slots={node: replace(slot, devices=None, ranks=None) for node, slot in list(attempt.slots.items())[:8]},
+        slots={node: replace(slot, devices=None, ranks=None) for node, slot in kept},
+        pools={} if attempt.pool is None else dict.fromkeys(dict(kept) or [*attempt.pools][:1], attempt.pool),
         ledger=None,
         exits=attempt.exits[:1],
         observations={},

@@ -28,7 +28,7 @@ def counted(record: NodeRecord, to_ms: int) -> tuple[NodeRecord, list[Emit]]:
     from_ms = record.counted_ms
     time = NodeTime(
         cluster=record.cluster,
-        pool=record.pool,
+        pool=standing.pool,
         from_ms=from_ms,
         to_ms=to_ms,
         state=standing.state,

@@ -15,7 +15,7 @@ from faultlens.codec import Event, fingerprint, stable_id
 from faultlens.events import NodeActed, NodeFault, NodeHealth, NodeState
 from faultlens.internal import Held, LaneCensus, Observation, Released, Tended
 from streams.context import Context
-from streams.node_health import accounting, conditions, describing, judging, routing, standing, tending, uses
+from streams.node_health import accounting, conditions, describing, judging, pools, routing, standing, tending, uses
 from streams.node_health.record import (
     FORGOTTEN_AFTER_MS,
     HELD_MAX,
@@ -145,6 +145,7 @@ class NodeHealthProcessor:
             and not record.watch_until_ms
             and not context.maintenance
             and report.boot_id == record.boot_id
+            and (report.pool == record.pool or not report.pool)
             and report.gpus_allocatable == record.gpus_allocatable
             and report.gpus_total == record.gpus_total
             and report.agent_version == record.agent_version
@@ -252,8 +253,10 @@ class NodeHealthProcessor:
         record, told = _with_uses(record, uses.by_holder(record, held), now_ms)
         known = {o.id: o for o in (*record.conditions.values(), *record.faults)}
         mine = [o for o in known.values() if routing.bears_on(record, held, o)]
-        if mine:
-            emits.append(routing.evidence(record, held.job_id, held.attempt, mine, now_ms=now_ms))
+        pool = pools.of_attempt(record, held)
+        if mine or pool:
+            told_pool = pool or None
+            emits.append(routing.evidence(record, held.job_id, held.attempt, mine, now_ms=now_ms, pool=told_pool))
         return replace(record, overflow=record.overflow + overflow), emits + told
 
     def _on_released(
@@ -271,6 +274,7 @@ class NodeHealthProcessor:
         due = tuple(r for r in record.answers_due if (r.job_id, r.attempt, r.loss) != same)
         record = replace(record, released=(*kept, release)[-RELEASED_MAX:], answers_due=due)
         emits = routing.answered_again(record, release, before, now_ms)
+        emits += pools.told_at_the_end(record, before or held, release, now_ms)
         if release.loss is None:
             record, told = _with_uses(record, uses.by_holder(record, release), now_ms)
             emits += told
@@ -346,7 +350,7 @@ class NodeHealthProcessor:
         if now == record.standing:
             return Effects(record, emits, self._next_wake(record))
         record, samples = accounting.counted(record, now.since_ms)
-        record = replace(record, standing=now)
+        record, told = pools.stood(replace(record, standing=now), now_ms)
         data = NodeState(
             node=record.node,
             cluster=record.cluster,
@@ -361,7 +365,7 @@ class NodeHealthProcessor:
         )
         key = stable_id(record.node, now.since_ms, now.state, now.gpus_allocatable, now_ms)
         publish = Emit(topics.NODE_STATES, record.node, key, now_ms, data)
-        return Effects(record, [*emits, *samples, publish], self._next_wake(record))
+        return Effects(record, [*emits, *samples, *told, publish], self._next_wake(record))
 
     def _next_wake(self, record: NodeRecord) -> int | None:
         """Return when the node has to be looked at again without news."""

@@ -22,6 +22,7 @@ RELEASED_KEPT_MS: Final = 7 * DAY_MS
 RELEASED_MAX: Final = 200
 HELD_MAX: Final = 128
 CONDITIONS_MAX: Final = 64
+POOLS_MAX: Final = 8
 # Of what a report says of the node itself: far more than any machine has.
 CHECKS_MAX: Final = 256
 DEVICES_MAX: Final = 128
@@ -70,6 +71,7 @@ class Standing(Struct, frozen=True, gc=False):
     gpus_allocatable: int
     cause: str | None = None
     incident_id: str | None = None
+    pool: str | None = None
 
 
 class NodeRecord(Struct, frozen=True, omit_defaults=True):
@@ -79,8 +81,9 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     report's own time, `reported_ms` when that arrived, `heard_ms` when anything else did, `looked_ms` when its silence
     was last judged. `counted_ms`: up to when its time was told to the objectives; `late_ms` of the time since then no
     report vouched for. `use_ms`: what its GPUs were used for in [use_from_ms, use_to_ms). `watch_until_ms`: up to when
-    remediation wants to know of every report; `facts_told` stands for what it was told last. `namesakes`: what is known
-    of nodes of this name in other clusters, by cluster (there should be none).
+    remediation wants to know of every report; `facts_told` stands for what it was told last. `pools`: the last that it
+    was in by its published states, each with since when. `namesakes`: what is known of nodes of this name in other
+    clusters, by cluster (there should be none).
     """
 
     node: str
@@ -126,6 +129,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     seen: bytes = b""
     seen_reports: bytes = b""
     overflow: int = 0
+    pools: tuple[tuple[int, str], ...] = ()
     namesakes: dict[str, NodeRecord] = {}
 
 

@@ -78,9 +78,15 @@ def _in_window(record: NodeRecord, release: Released, observation: Observation) 
 
 
 def evidence(
-    record: NodeRecord, job_id: str, attempt: int, observations: Sequence[Observation], *, now_ms: int
+    record: NodeRecord,
+    job_id: str,
+    attempt: int,
+    observations: Sequence[Observation],
+    *,
+    now_ms: int,
+    pool: str | None = None,
 ) -> Emit:
-    """Return the evidence record for one attempt."""
+    """Return the evidence record for one attempt; `pool`: what it is told of the node's pool."""
     observations = heaviest(observations, EVIDENCE_MAX)
     others = uses.others(record, job_id, attempt, observations)
     data = NodeEvidence(
@@ -89,8 +95,10 @@ def evidence(
         node=record.node,
         observations=tuple(observations),
         others=tuple(others),
+        pool=pool,
     )
     told = [f"{o.id}/{o.count}/{o.until_ms}" for o in observations] + [f"{o.job_id}/{o.at_ms}" for o in others]
+    told += [] if pool is None else ["pool", pool]
     key = stable_id(record.node, job_id, attempt, now_ms, *told)
     return Emit(topics.EVIDENCE, job_id, key, now_ms, data)
 

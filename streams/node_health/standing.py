@@ -111,9 +111,11 @@ def stand(record: NodeRecord, context: Context, at_ms: int) -> Standing:
         if found is not None:
             since_ms, planned, cause, incident_id = found
             return _settled(record, Standing(
-                state, since_ms, planned, record.gpus_total, record.gpus_allocatable, cause, incident_id
+                state, since_ms, planned, record.gpus_total, record.gpus_allocatable, cause, incident_id, record.pool
             ), ended_ms)  # fmt: skip
-    standing = Standing("available", ended_ms, False, record.gpus_total, record.gpus_allocatable)
+    standing = Standing(
+        "available", ended_ms, False, record.gpus_total, record.gpus_allocatable, pool=record.pool
+    )  # fmt: skip
     return _settled(record, standing, ended_ms)
 
 
@@ -136,11 +138,12 @@ def _settled(record: NodeRecord, standing: Standing, ended_ms: int) -> Standing:
     if _RANKS[standing.state] > _RANKS[before.state]:
         floor_ms = max(floor_ms, ended_ms)
     since_ms = before.since_ms if same else max(standing.since_ms, floor_ms)
-    if same and (before.gpus_total, before.gpus_allocatable) != (standing.gpus_total, standing.gpus_allocatable):
+    described = (standing.gpus_total, standing.gpus_allocatable, standing.pool)
+    if same and (before.gpus_total, before.gpus_allocatable, before.pool) != described:
         since_ms = max(record.report_ms, floor_ms)
     return Standing(
         standing.state, since_ms, standing.planned, standing.gpus_total, standing.gpus_allocatable,
-        standing.cause, standing.incident_id,
+        standing.cause, standing.incident_id, standing.pool,
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class Told:
 
     allocated_ms: int | None = None
     slots: dict[str, Slot] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
     sizes: list[tuple[int, int]] = field(default_factory=list)
     started_ms: int | None = None
     heard_ms: int = 0
@@ -103,7 +104,9 @@ def _note(told: Told, event: Event) -> None:
     if isinstance(data, JobAllocated):
         told.allocated_ms = at_ms if told.allocated_ms is None else min(told.allocated_ms, at_ms)
         told.slots.update({slot.node: slot for slot in data.allocation})
+        told.given.update(told.slots)
     elif isinstance(data, JobResized):
+        told.given.update(slot.node for slot in data.allocation)
         told.sizes.append((at_ms, _gpus(data.allocation)))
     elif isinstance(data, JobStarted):
         told.started_ms = at_ms if told.started_ms is None else min(told.started_ms, at_ms)
@@ -202,16 +205,45 @@ def _add(books: Books, scopes: Iterable[Scope], charged: str | None, amount: int
             figures.by_cause[charged] += amount
 
 
+Pools = dict[str, list[tuple[int, str]]]
+
+
+def pools_of(states: Iterable[Event]) -> Pools:
+    """Return by node in which pools its states say that it was, each with since when."""
+    pools: Pools = defaultdict(list)
+    for event in states:
+        assert isinstance(event.data, NodeState)
+        if event.data.pool is not None:
+            pools[event.subject].append((ms_of(event.data.since), event.data.pool))
+    return pools
+
+
+def _pool(told: Told, verdict: JobAttributed | None, pools: Pools) -> str | None:
+    """Return the pool that every node that it was ever given was in when it was allocated, else in force first then."""
+    closed_ms = ms_of(verdict.ended_at) if verdict is not None else 1 << 62
+    ended_ms = told.end[0] if told.end is not None else closed_ms
+    allocated_ms = told.allocated_ms or 0
+    found = set()
+    for node in told.given:
+        known = [pool for since_ms, pool in pools.get(node, ()) if since_ms <= allocated_ms][-1:]
+        found.update(known or [pool for since_ms, pool in pools.get(node, ()) if since_ms < ended_ms][:1] or [""])
+    return found.pop() or None if len(found) == 1 else None
+
+
 def of_jobs(
-    arrivals: Sequence[Arrival], verdicts: dict[str, JobAttributed], spans: dict[Attempt, list[Span]], now_ms: int
+    arrivals: Sequence[Arrival],
+    verdicts: dict[str, JobAttributed],
+    spans: dict[Attempt, list[Span]],
+    pools: Pools,
+    now_ms: int,
 ) -> Books:
     """Return what goodput, job start and job success must say."""
     attempts, jobs = told_of(arrivals)
     books: Books = {}
     for (job, number), told in attempts.items():
-        submitted = jobs[job]
-        scopes = {"team": submitted.team, "workload": submitted.workload}
-        verdict = verdicts.get(f"{job}/{number}")
+        submitted, verdict = jobs[job], verdicts.get(f"{job}/{number}")
+        pool = _pool(told, verdict, pools)
+        scopes = {"pool": pool, "team": submitted.team, "workload": submitted.workload}
         for span in spans.get((job, number), ()):
             charged = None if span.category == "productive" else span.charged
             _add(books, _scopes("goodput", submitted.cluster, **scopes), charged, span.gpu_ms)

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 
 from faultlens import topics
+from faultlens.clock import HOUR_MS
 from faultlens.codec import Event
 from faultlens.events import Check, JobAttributed, NodeHealth
 from tests.simulation import books
 from tests.simulation.fleets import fleet, seeds
 from tests.simulation.playing import TAIL_MS, all_roles, disturbed, embedded, outputs, play, revisions, storm
-from tests.simulation.stories import Arrival, Story
+from tests.simulation.stories import T0, Arrival, Story
 
 SEEDS = seeds(2, 3)
 OF_JOBS = ("goodput", "job_start", "job_success")
@@ -23,8 +25,18 @@ Outputs = dict[str, list[Event]]
 
 @cache
 def arrivals(seed: int, how: str) -> tuple[Arrival, ...]:
-    told = fleet(seed, hours=2.5, nodes=4)
+    told = tuple(map(_in_pools, fleet(seed, hours=2.5, nodes=4)))
     return told if how == "in order" else tuple(disturbed(told, seed))
+
+
+def _in_pools(arrival: Arrival) -> Arrival:
+    """Return a report with the pool that its node is in: of one it is known after an hour only, another one moves."""
+    event, data = arrival.event, arrival.event.data
+    if not isinstance(data, NodeHealth):
+        return arrival
+    late, number = event.time_ms - T0 > HOUR_MS, int(event.subject[-4:]) % 4
+    pool = (None, "a", "a", "b")[number] if not late else ("a", "a", "b", "b")[number]
+    return Arrival(arrival.at_ms, replace(event, data=replace(data, pool=pool)))
 
 
 def end_ms(seed: int, how: str) -> int:
@@ -72,7 +84,8 @@ def differences(
 ) -> dict[books.Scope, object]:
     """Return the scopes in which a status is not what the answers add up to."""
     ledgers = books.ledgers(written[topics.GOODPUT])
-    counted = books.of_jobs(told, in_force(written), ledgers, now_ms)
+    pools = books.pools_of(written[topics.NODE_STATES])
+    counted = books.of_jobs(told, in_force(written), ledgers, pools, now_ms)
     counted |= books.of_nodes(written[topics.NODE_STATES], now_ms)
     said = books.standings(written[topics.SLO_STATUS])
     nothing: books.FiguresTold = (0, 0, {})

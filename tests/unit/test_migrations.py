@@ -47,7 +47,7 @@ def test_every_statement_can_be_repeated() -> None:
             again = ("CREATE TABLE IF NOT EXISTS ", "CREATE OR REPLACE VIEW ", "INSERT INTO gpu_hours_due SELECT ")
             assert statement.startswith(again) or re.fullmatch(
                 r"ALTER TABLE \w+ "
-                r"(MODIFY SETTING \w+ = \d+|DROP COLUMN IF EXISTS \w+|ADD COLUMN IF NOT EXISTS \w+ \w+)",
+                r"(MODIFY SETTING \w+ = \d+|DROP COLUMN IF EXISTS \w+|ADD COLUMN IF NOT EXISTS \w+ \w+( EPHEMERAL)?)",
                 statement,
             ), statement[:60]
 

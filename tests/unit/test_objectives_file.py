@@ -170,7 +170,14 @@ SLICED = "budgetingMethod: Timeslices"
         ((("kind: SLO", "kind: Promise"),), 2, "openslo/v1 SLO"),
         ((("indicatorRef: job_success", "indicatorRef: job_start"),), 1, "faultlens/within"),
         ((("  displayName: Job success", "  annotations: {faultlens/within: 10m}"),), 1, "belong to job_start alone"),
-        ((("  displayName: Job success", "  labels: {pool: a}"),), 1, "jobs are in no pool"),
+        (
+            (
+                ("  displayName: Job success", "  labels: {pool: a}"),
+                ("indicatorRef: job_success", "indicatorRef: serving_capacity"),
+            ),
+            1,
+            "services are of no pool",
+        ),
         ((("  displayName: Job success", "  labels: {team: a, workload: batch}"),), 5, "keep one of them"),
         ((("page-fast", "page-never"),), 13, "no alert policy 'page-never'"),
         ((("28d", "2d"), ("page-slow", "ticket-slow")), 10, "longer than that of alert policy ticket-slow"),
