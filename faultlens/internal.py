@@ -136,9 +136,7 @@ class OtherUse(Data, frozen=True):
 
 class NodeEvidence(Data, frozen=True):
     """What a node knows that bears on an attempt; `others` are all there are for the application-like ones in it.
-
-    `pool`: the one that the attempt has the node's devices of; empty: none that is known; None: nothing is said of it.
-    """
+    `pool`: the one that it was given the node from; empty: none that is known; None: nothing is said of it."""
 
     job_id: str
     attempt: int
@@ -183,9 +181,7 @@ class NodeAnswer(Data, frozen=True):
 
 class NodeNews(Data, frozen=True):
     """A node that an attempt holds fell silent, went down, rebooted, or gave the devices to another attempt at `at_ms`.
-
-    `told_ms` is when the node's own lane had learnt of it: the attempt's may be behind it or ahead.
-    """
+    `told_ms` is when the node's own lane had learnt of it: the attempt's may be behind it or ahead."""
 
     job_id: str
     attempt: int

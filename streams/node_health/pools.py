@@ -29,8 +29,8 @@ def of_attempt(record: NodeRecord, holder: Held | Released) -> str:
 
 
 def _of(pools: Pools, holder: Held | Released) -> str:
-    ended = isinstance(holder, Released) and holder.loss is None
-    return in_force(pools, holder.since_ms, holder.at_ms if ended else _ENDLESS_MS)
+    until_ms = holder.at_ms if isinstance(holder, Released) and holder.loss is None else _ENDLESS_MS
+    return in_force(pools, holder.since_ms, until_ms)
 
 
 def stood(record: NodeRecord, now_ms: int) -> tuple[NodeRecord, list[Emit]]:

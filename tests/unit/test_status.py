@@ -105,11 +105,11 @@ def test_windows_begin_where_the_processors_begin_them_and_end_with_the_last_mom
     assert min(froms) == (NOW_MS - 28 * DAY_MS) // HOUR_MS * HOUR_MS
 
 
-def test_of_a_pool_only_nodes_are_asked_and_of_a_team_only_jobs() -> None:
+def test_of_a_pool_nodes_and_jobs_are_asked_and_of_a_team_jobs_alone() -> None:
     of_pool, of_team = Answers(), Answers()
     standings(of_pool, View(NOW_MS, "c1", pool="h100"), OBJECTIVES)
     standings(of_team, View(NOW_MS, "c1", team="nlp"), OBJECTIVES)
-    assert len(of_pool.asked) == 2
+    assert len(of_pool.asked) == 5
     assert len(of_team.asked) == 4
 
 
