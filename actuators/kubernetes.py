@@ -12,7 +12,7 @@ from actuators.programs import one_node
 from actuators.sdk import Actuator, Beat, Failed, Refused
 from faultlens.clock import moment_of
 from faultlens.events import Action, RemediationCommand
-from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, MANAGER, OUT_TAINT
+from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, DRAIN, INCIDENT, MANAGER, OUT_TAINT
 
 CONDITION: Final = "FaultlensInService"
 _LOOK_EVERY_S: Final = 2.0
@@ -21,6 +21,7 @@ _OVER: Final = frozenset({"Succeeded", "Failed"})
 _GONE: Final = 404
 _NAMED: Final = 3
 _SAID_CHARS: Final = 120
+_PUT_BACK: Final = "somebody has put the node back since it was taken out"
 
 
 class Kubernetes(Actuator):
@@ -77,16 +78,19 @@ class Kubernetes(Actuator):
     def _blocked(self, server: Patient, node: str, command: RemediationCommand) -> str:
         def cordoned(found: dict[str, Any]) -> dict[str, Any] | None:
             spec = found.get("spec", {})
-            if spec.get("unschedulable"):
+            if spec.get("unschedulable") or _was_put_back(found, command):
                 return None
             # The cordon keeps work away. The mark may cost nothing once a person takes the cordon back, and may not
             # keep the node's own daemons from it, which tolerate a cordon.
             taints = [*_others(spec), {"key": OUT_TAINT, "value": command.action, "effect": "PreferNoSchedule"}]
-            return {"metadata": {"annotations": {COMMAND: command.command_id}}, "spec": _spec(taints, out=True)}
+            marks = {COMMAND: command.command_id, INCIDENT: command.reason.incident_id}
+            return {"metadata": {"annotations": marks}, "spec": _spec(taints, out=True)}
 
         before = server.change(f"/api/v1/nodes/{node}", cordoned)
         if before is None:
             raise Refused(f"there is no node {node}")
+        if _was_put_back(before, command):
+            raise Refused(_PUT_BACK)
         if _is_others(before):
             return "already out: cordoned by somebody else"
         self._tell(server, before, command, out=True)
@@ -96,6 +100,8 @@ class Kubernetes(Actuator):
         self._blocked(server, node, command)
         asked: set[str] = set()
         while left := _movable(server, node):
+            if not self._is_being_emptied(server, node, command):
+                raise Failed(f"{_PUT_BACK}; {len(asked)} pods were evicted before")
             stays = {_named(pod): why for pod in left if (why := _stays_because(server, pod, asked))}
             try:
                 server.pause()
@@ -103,12 +109,24 @@ class Kubernetes(Actuator):
                 raise Failed(f"{over}; {len(left)} pods are left{_reasons(stays)}") from None
         return f"empty, {len(asked)} pods evicted" if asked else "empty"
 
+    def _is_being_emptied(self, server: Patient, node: str, command: RemediationCommand) -> bool:
+        """Return whether the node is still kept from work, marked with whose evictions these are."""
+
+        def marked(found: dict[str, Any]) -> dict[str, Any] | None:
+            is_told = _annotations(found).get(DRAIN) == command.command_id
+            kept_out = found.get("spec", {}).get("unschedulable")
+            return None if is_told or not kept_out else {"metadata": {"annotations": {DRAIN: command.command_id}}}
+
+        found = server.change(f"/api/v1/nodes/{node}", marked)
+        return found is not None and bool(found.get("spec", {}).get("unschedulable"))
+
     def _returned(self, server: Patient, node: str, command: RemediationCommand) -> str:
         def uncordoned(found: dict[str, Any]) -> dict[str, Any] | None:
             if _is_others(found) or not (_is_ours(found) or _is_marked(found)):
                 return None
             spec = _spec(_others(found.get("spec", {})), out=False)
-            return {"metadata": {"annotations": {COMMAND: command.command_id}}, "spec": spec}
+            marks = {COMMAND: command.command_id, INCIDENT: None, DRAIN: None}
+            return {"metadata": {"annotations": marks}, "spec": spec}
 
         before = server.change(f"/api/v1/nodes/{node}", uncordoned)
         if before is None:
@@ -116,7 +134,7 @@ class Kubernetes(Actuator):
         freed = devices.freed(server, node) if "exclude_device" in self.actions else 0
         if _is_others(before):
             raise Refused("kept out by somebody else: cordoned, and not by us")
-        is_begun = (before["metadata"].get("annotations") or {}).get(COMMAND) == command.command_id
+        is_begun = _annotations(before).get(COMMAND) == command.command_id
         if not (_is_ours(before) or _is_marked(before) or freed or is_begun):
             return "in service already"
         self._tell(server, before, command, out=False)
@@ -170,6 +188,16 @@ def _is_others(node: dict[str, Any]) -> bool:
 
 def _is_marked(node: dict[str, Any]) -> bool:
     return any(taint.get("key") == OUT_TAINT for taint in node.get("spec", {}).get("taints") or ())
+
+
+def _was_put_back(node: dict[str, Any], command: RemediationCommand) -> bool:
+    """Return whether somebody uncordoned what was cordoned for the command's incident: our mark is left behind."""
+    kept_out = node.get("spec", {}).get("unschedulable")
+    return not kept_out and _is_marked(node) and _annotations(node).get(INCIDENT) == command.reason.incident_id
+
+
+def _annotations(node: dict[str, Any]) -> dict[str, str]:
+    return dict(node["metadata"].get("annotations") or {})
 
 
 def _others(spec: dict[str, Any]) -> list[dict[str, Any]]:

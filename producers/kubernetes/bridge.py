@@ -12,7 +12,8 @@ import structlog
 
 from faultlens.codec import Event
 from producers.delivery.kept import Kept
-from producers.kubernetes.translator import Translator, taken
+from producers.kubernetes.memory import taken
+from producers.kubernetes.translator import Translator
 from producers.kubernetes.watching import RESOURCES, Change, Cluster, Resource
 
 EVERY_S: Final = 1.0

@@ -84,6 +84,11 @@ class DeviceSelector(Part, frozen=True):
     pool: str | None = None
     device: str | None = None
 
+    @property
+    def ref(self) -> str:
+        """The device's name as events have it, where the rule is of one."""
+        return f"{self.driver}/{self.pool}/{self.device}"
+
 
 class TaintRuleSpec(Part, frozen=True):
     """A taint and the devices that it is put on."""

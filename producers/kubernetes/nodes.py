@@ -7,17 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from faultlens.clock import iso, ms_of
+from faultlens.clock import SECOND_MS, iso, ms_of
 from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import Check, Data, FaultKind, NodeActed, NodeFault, NodeHealth
 from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, MANAGER
-from producers.kubernetes.objects import Condition, ManagedField, Node, Notice, condition
+from producers.kubernetes.objects import Condition, Node, Notice, condition, held_by
 from producers.kubernetes.telling import SOURCE, Names
 from producers.kubernetes.words import FaultWord, accelerators_in, fault_of_reason, first_of, load_words
 from producers.launcher.redaction import redacted
 
 REPORT_EVERY_S: Final = 60.0
+# What has changed is reported at once, but no node more often than this, however it flaps.
+REPORT_AGAIN_S: Final = 5.0
 MESSAGE_CHARS: Final = 500
 # Written over all conditions of a node whose kubelet is not heard: that is told by itself.
 _NOT_HEARD: Final = "NodeStatus"
@@ -26,7 +29,10 @@ _WORD: Final = re.compile(r"[A-Za-z]+\d+[A-Za-z0-9]*")
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A node as it was seen last. `ready_ms`: since when its kubelet is heard, or is not; `command`: our last one."""
+    """A node as it was seen last. `ready_ms`: since when its kubelet is heard, or is not; `command`: our last one.
+
+    `reported_ms`: when it was reported last; `is_news`: what was reported then is not so any more.
+    """
 
     name: str
     ready: str = "Unknown"
@@ -41,7 +47,13 @@ class Seen(Struct, frozen=True, kw_only=True):
     family: str | None = None
     provider_id: str | None = None
     reported_ms: int = 0
+    is_news: bool = False
     command: str | None = None
+
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether a report is due."""
+        every_s = REPORT_AGAIN_S if self.is_news else REPORT_EVERY_S
+        return now_ms - self.reported_ms >= every_s * SECOND_MS
 
 
 def seen(node: Node, before: Seen | None) -> Seen:
@@ -49,7 +61,7 @@ def seen(node: Node, before: Seen | None) -> Seen:
     words, marks = load_words(), node.metadata.marks
     ready = condition(node.status.conditions, "Ready")
     product = first_of(marks, words.family_labels) or ""
-    return Seen(
+    now = Seen(
         name=node.metadata.name,
         ready=ready.status if ready is not None else "Unknown",
         ready_ms=(ready.since_ms if ready is not None else None) or node.metadata.created_ms,
@@ -66,25 +78,18 @@ def seen(node: Node, before: Seen | None) -> Seen:
         domains={name: v for name, labels in words.domain_labels.items() if (v := first_of(marks, labels))},
         family=next(iter(_WORD.findall(product)), None),
         provider_id=node.spec.provider_id or None,
-        reported_ms=before.reported_ms if before is not None else 0,
         command=_command(node),
     )
+    if before is None:
+        return now
+    # Reported is neither since when it is ready nor by which command it is out.
+    same = replace(now, ready_ms=before.ready_ms, command=before.command, is_news=before.is_news)
+    is_news = before.is_news or replace(same, reported_ms=before.reported_ms) != before
+    return replace(now, reported_ms=before.reported_ms, is_news=is_news)
 
 
 def _command(node: Node) -> str | None:
     return (node.metadata.annotations or {}).get(COMMAND)
-
-
-def _held_by(node: Node, field: bytes, manager: str | None = None) -> ManagedField | None:
-    """Return who holds a field of the node, and since when; `manager`: only if it is that one."""
-    return next(
-        (
-            held
-            for held in node.metadata.managed_fields or ()
-            if field in bytes(held.fields) and manager in (None, held.manager)
-        ),
-        None,
-    )
 
 
 class NodeTeller:
@@ -137,11 +142,11 @@ class NodeTeller:
             yield self.fault(word, said, one.since_ms or now_ms)
 
     def _cordon(self, node: Node, before: Seen | None, now_ms: int) -> Event:
-        by = _held_by(node, _MADE_UNSCHEDULABLE)
+        by = held_by(node.metadata, _MADE_UNSCHEDULABLE)
         command = self._seen.command if by is not None and by.manager == MANAGER else None
         if not self._seen.cordoned and before is not None and self._seen.command != before.command:
             # Nobody holds a field that is gone: what we take back is known by the command that we write beside it.
-            by, command = _held_by(node, COMMAND.encode(), MANAGER), self._seen.command
+            by, command = held_by(node.metadata, COMMAND.encode(), MANAGER), self._seen.command
         at_ms = ms_of(by.time) if by is not None and by.time is not None else now_ms
         action: Literal["cordon", "uncordon"] = "cordon" if self._seen.cordoned else "uncordon"
         data = NodeActed(

@@ -63,6 +63,12 @@ class Metadata(Part, frozen=True):
         return ms_of(self.deletion_timestamp) - 1_000 * (self.deletion_grace_period_seconds or 0)
 
 
+def held_by(meta: Metadata, field_name: bytes, manager: str | None = None) -> ManagedField | None:
+    """Return who holds a field of the object, and since when; `manager`: only if it is that one."""
+    fields = meta.managed_fields or ()
+    return next((f for f in fields if field_name in bytes(f.fields) and manager in (None, f.manager)), None)
+
+
 class Condition(Part, frozen=True):
     """A condition of a pod, node or job."""
 

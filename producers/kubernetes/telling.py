@@ -22,6 +22,7 @@ from faultlens.events import (
 from producers.kubernetes.asking import Asked
 from producers.kubernetes.model import Attempt, Ended, Exited, Happened, Job, Lost, Placed, Started, Worker
 from producers.kubernetes.objects import Metadata
+from producers.kubernetes.takings import Taking, behind
 from producers.kubernetes.words import first_of, load_words
 
 SOURCE: Final = "bridge/kubernetes"
@@ -42,12 +43,13 @@ class Names(NamedTuple):
 
 
 class JobTeller:
-    """Makes the events of one job. `gpus`: how many each node has."""
+    """Makes the events of one job. `gpus`: how many each node has; `takings`: what our commands take work from."""
 
-    def __init__(self, job: Job, names: Names, gpus: Mapping[str, int]) -> None:
+    def __init__(self, job: Job, names: Names, gpus: Mapping[str, int], takings: Mapping[str, Taking]) -> None:
         self._job = job
         self._names = names
         self._gpus = gpus
+        self._takings = takings
         self._id = names.of(job.job_id)
 
     def _say(self, data: Data, at_ms: int, *parts: str | int) -> Event:
@@ -162,6 +164,7 @@ class JobTeller:
             message=ending.message,
             log_tail=ending.log_tail,
             restarts_with_attempt=ended.following,
+            command_id=behind(ended.attempt, ending, self._takings),
         )
         return self._say(data, ending.at_ms, number)
 

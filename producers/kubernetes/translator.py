@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens.clock import DAY_MS, SECOND_MS
 from faultlens.codec import Event
-from producers.kubernetes import attempts, devices, nodes
+from producers.kubernetes import attempts, devices, nodes, takings
 from producers.kubernetes.asking import Asked, asked_for
 from producers.kubernetes.device_objects import Claim, Slice, TaintRule
 from producers.kubernetes.devices import DeviceTeller, Offer
+from producers.kubernetes.memory import KINDS, Named, PodSeen
 from producers.kubernetes.model import Job, Step, Worker
 from producers.kubernetes.nodes import NodeTeller, Seen
 from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, WorkStatus, condition
 from producers.kubernetes.owners import Owner, end_of, group_of, is_suspended, owner_of
 from producers.kubernetes.runs import Ending, claims_of, gpus_of, holds_accelerators, runs_of
+from producers.kubernetes.takings import Taking
 from producers.kubernetes.telling import ALIVE_EVERY_S, JobTeller, Names
 from producers.kubernetes.words import load_words
 from producers.launcher.redaction import redacted
@@ -29,37 +30,6 @@ MESSAGE_CHARS: Final = 1_000
 # A name that was not seen for so long does not come back: it is a new job's.
 _NAMES_KEPT_MS: Final = 14 * DAY_MS
 _NUMBER: Final = re.compile(r"\d+")
-
-
-class PodSeen(Struct, frozen=True, kw_only=True):
-    """A pod as it was seen last. `sick`: its devices that were told to be unhealthy."""
-
-    job: str
-    name: str
-    node: str | None = None
-    claims: tuple[str, ...] = ()
-    sick: tuple[str, ...] = ()
-    is_agent: bool = False
-    last: Pod | None = None
-
-
-class Named(Struct, frozen=True):
-    """The job that a name stands for, and when that was last seen."""
-
-    uid: str
-    seen_ms: int
-
-
-# What is remembered, by the first part of its key.
-_KINDS: Final[dict[str, type[Any]]] = {
-    "pod": PodSeen,
-    "job": Job,
-    "work": Work,
-    "node": Seen,
-    "claim": tuple[str, ...],
-    "offer": Offer,
-    "name": Named,
-}
 
 
 class Translator:
@@ -71,12 +41,12 @@ class Translator:
     def __init__(self, names: Names, *, all_pods: bool = False, saved: Mapping[str, bytes] | None = None) -> None:
         self._names = names
         self._all_pods = all_pods
-        self.memory: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        self.memory: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self.changed: dict[str, Any] = {}
         for key, raw in (saved or {}).items():
             kind, _, name = key.partition(" ")
-            if kind in _KINDS:
-                self.memory[kind][name] = msgspec.json.decode(raw, type=_KINDS[kind])
+            if kind in KINDS:
+                self.memory[kind][name] = msgspec.json.decode(raw, type=KINDS[kind])
         self._steps: dict[type, Callable[[Any, int], Iterator[Event]]] = {
             Pod: self._pod,
             Work: self._work,
@@ -106,6 +76,8 @@ class Translator:
             self._put("claim", f"{thing.metadata.namespace}/{thing.metadata.name}", None)
         elif isinstance(thing, Slice):
             self._put("offer", thing.metadata.uid, None)
+        elif isinstance(thing, TaintRule):
+            self._taken_no_more({thing.metadata.uid}, now_ms)
         return []
 
     def swept(self, kind: str, there: set[str], now_ms: int) -> list[Event]:
@@ -120,7 +92,10 @@ class Translator:
         elif kind == "ResourceSlice":
             for uid in [uid for uid in self.memory["offer"] if uid not in there]:
                 self._put("offer", uid, None)
-        elif kind not in ("ResourceClaim", "Event", "DeviceTaintRule"):
+        elif kind == "DeviceTaintRule":
+            rules = {taking.uid for name, taking in self.memory["taking"].items() if name.startswith("device ")}
+            self._taken_no_more(rules - there, now_ms)
+        elif kind not in ("ResourceClaim", "Event"):
             for work in [w for uid, w in self.memory["work"].items() if w.kind == kind and uid not in there]:
                 self._work_gone(work.metadata, now_ms)
         return events
@@ -135,9 +110,8 @@ class Translator:
             events += self._alive(uid, now_ms)
         with_agent = {pod.node for pod in self.memory["pod"].values() if pod.is_agent}
         for name, node in list(self.memory["node"].items()):
-            late = now_ms - node.reported_ms >= nodes.REPORT_EVERY_S * SECOND_MS
-            if late and node.ready != "Unknown" and name not in with_agent:
-                self._put("node", name, replace(node, reported_ms=now_ms))
+            if node.is_due(now_ms) and node.ready != "Unknown" and name not in with_agent:
+                self._put("node", name, replace(node, reported_ms=now_ms, is_news=False))
                 events.append(NodeTeller(node, self._names).report(now_ms))
         return events
 
@@ -276,7 +250,8 @@ class Translator:
             self._put("job", uid, None if is_gone else job)
 
     def _teller(self, job: Job) -> JobTeller:
-        return JobTeller(job, self._names, {name: node.gpus for name, node in self.memory["node"].items()})
+        gpus = {name: node.gpus for name, node in self.memory["node"].items()}
+        return JobTeller(job, self._names, gpus, self.memory["taking"])
 
     # --- waits -----------------------------------------------------------------------------------------
 
@@ -331,11 +306,13 @@ class Translator:
         yield from NodeTeller(after, self._names).changed(node, before, now_ms)
         if after != before:
             self._put("node", node.metadata.name, after)
+        self._taken(f"node {node.metadata.name}", lambda known: takings.by_drain(node, known, now_ms), now_ms)
 
     def _node_gone(self, name: str, at_ms: int) -> Iterator[Event]:
         node: Seen | None = self.memory["node"].get(name)
         if node is not None:
             self._put("node", name, None)
+            self._taken(f"node {name}", lambda known: takings.over(known, at_ms), at_ms)
             yield NodeTeller(node, self._names).came_or_went("remove", at_ms)
 
     def _claim(self, claim: Claim, now_ms: int) -> Iterator[Event]:
@@ -361,6 +338,21 @@ class Translator:
 
     def _rule(self, rule: TaintRule, now_ms: int) -> Iterator[Event]:
         yield from DeviceTeller(self._names, self.memory["offer"]).ruled(rule, now_ms)
+        if rule.spec.device_selector is not None:
+            name = f"device {rule.spec.device_selector.ref}"
+            self._taken(name, lambda known: takings.by_rule(rule, known, now_ms), now_ms)
+
+    def _taken(self, name: str, step: Callable[[Taking | None], Taking | None], now_ms: int) -> None:
+        known: Taking | None = self.memory["taking"].get(name)
+        after = step(known)
+        if after != known:
+            self._put("taking", name, after)
+            for past in [name for name, taking in self.memory["taking"].items() if taking.is_past(now_ms)]:
+                self._put("taking", past, None)
+
+    def _taken_no_more(self, uids: set[str], now_ms: int) -> None:
+        for name in [name for name, taking in self.memory["taking"].items() if taking.uid in uids]:
+            self._taken(name, lambda known: takings.over(known, now_ms), now_ms)
 
     def _put(self, kind: str, name: str, value: Any) -> None:
         if value is None:
@@ -387,9 +379,3 @@ def _named(meta: Metadata) -> Metadata:
 
 def _lean(pod: Pod) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, managed_fields=None, annotations=None))
-
-
-def taken(changes: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, bytes | None]]:
-    """Yield what to save under which key; None: to delete it."""
-    for key, value in changes:
-        yield key, None if value is None else msgspec.json.encode(value)

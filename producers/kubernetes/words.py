@@ -23,10 +23,11 @@ class _Strict(BaseModel):
 
 
 class EndWord(_Strict):
-    """What a reason says of a pod's end."""
+    """What a reason says of a pod's end. `taken`: it was taken from this, maybe by a command of ours."""
 
     outcome: Outcome
     rank: Text | None = None
+    taken: Literal["node", "device"] | None = None
 
 
 class OwnerWord(_Strict):

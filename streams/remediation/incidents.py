@@ -11,7 +11,7 @@ from faultlens.clock import DAY_MS
 from faultlens.codec import stable_id
 from faultlens.internal import Announced, Intervened, Observation, Tended
 from streams.node_health.conditions import condition_id
-from streams.remediation import announcing, common, fleet
+from streams.remediation import announcing, common, fleet, looked_past
 from streams.remediation.climbing import advance
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
@@ -21,7 +21,6 @@ from streams.remediation.policy import Trouble
 from streams.remediation.record import (
     EVIDENCE_MAX,
     FAULTS_MAX,
-    MUTED_MAX,
     IncidentCard,
     NodeCard,
     Trait,
@@ -29,8 +28,6 @@ from streams.remediation.record import (
 
 # From this branch on NVIDIA's driver announces recovery steps (Xid catalogue, Xid 154).
 _ANNOUNCES_FROM: Final = 565
-# A check that failed when a person put the node back does not call for anything before that (contract: 24 hours).
-MUTED_FOR_MS: Final = DAY_MS
 # While an incident is open, its node is watched; the word is given anew with each command.
 WATCHED_MS: Final = 7 * DAY_MS
 _ROLES: Final = {"root": 2, "unexpected": 1, "trend": 0}
@@ -71,7 +68,8 @@ def worst_of(traits: tuple[Trait, ...]) -> Trait:
 def opened(desk: Desk, node: str, trait: Trait) -> None:
     """Take up a fault of a node that is open now."""
     card = desk.node(node)
-    if card.muted.get(trait.key, 0) > desk.now_ms:
+    if looked_past.is_looked_past(card, trait, desk.now_ms):
+        fleet.keep(desk, looked_past.passed(card, trait, desk.now_ms))
         return
     traits = (*(t for t in announcing.without_echoes(card, trait) if t.key != trait.key), trait)
     kept = traits[-FAULTS_MAX:]
@@ -82,9 +80,8 @@ def opened(desk: Desk, node: str, trait: Trait) -> None:
 def cleared(desk: Desk, node: str, key: str, at_ms: int) -> None:
     """Take a fault off a node: its check passed, the node restarted, or it was repaired."""
     card = desk.node(node)
-    muted = {k: until for k, until in card.muted.items() if k != key or until - MUTED_FOR_MS == desk.now_ms}
     left = tuple(t for t in card.traits if t.key != key or t.since_ms > at_ms)
-    fleet.keep(desk, replace(card, traits=left, muted=muted))
+    fleet.keep(desk, replace(looked_past.cleared(card, key, desk.now_ms), traits=left))
     incident = desk.incident(card.incident)
     if incident is None:
         return
@@ -319,13 +316,10 @@ def intervened(desk: Desk, word: Intervened) -> None:
     if word.command_id is not None or word.action not in ("uncordon", "add"):
         return
     card = desk.node(word.node)
-    muted = {**card.muted, **{trait.key: desk.now_ms + MUTED_FOR_MS for trait in card.traits}}
-    in_force = {key: until for key, until in muted.items() if until > desk.now_ms}
-    newest = dict(sorted(in_force.items(), key=lambda entry: entry[1])[-MUTED_MAX:])
     incident = desk.incident(card.incident)
     if incident is not None and incident.stage == "returning" and card.command is not None:
         return  # what we asked for, seen before its result
-    fleet.keep(desk, replace(card, traits=(), muted=newest, taken=False, excluded=()))
+    fleet.keep(desk, looked_past.put_back(card, word.at_ms, desk.now_ms))
     if incident is None:
         return
     if incident.node:

@@ -96,9 +96,11 @@ class FakeKubernetes:
             if self.conflicts or metadata["resourceVersion"] != self.node["metadata"]["resourceVersion"]:
                 self.conflicts = max(0, self.conflicts - 1)
                 return failure(409, "the object has been modified")
-            self.node["metadata"]["annotations"] |= metadata.get("annotations", {})
-            self.node["spec"] = {k: v for k, v in (self.node["spec"] | body["spec"]).items() if v is not None}
-            self.cordoned_by(MANAGER if self.node["spec"].get("unschedulable") else None)
+            annotations = self.node["metadata"]["annotations"] | metadata.get("annotations", {})
+            self.node["metadata"]["annotations"] = {k: v for k, v in annotations.items() if v is not None}
+            if "unschedulable" in body.get("spec", {}):
+                self.node["spec"] = {k: v for k, v in (self.node["spec"] | body["spec"]).items() if v is not None}
+                self.cordoned_by(MANAGER if self.node["spec"].get("unschedulable") else None)
             self.node["metadata"]["resourceVersion"] += "1"
         return Answer(200, copy.deepcopy(self.node))
 

@@ -107,6 +107,50 @@ def test_a_cordon_of_ours_that_a_person_took_back_keeps_nothing_away_and_makes_t
     assert taints(server) == []
 
 
+def test_a_node_that_a_person_put_back_is_not_taken_out_again_for_the_same_incident(ledger: Ledger) -> None:
+    """What was issued before it was heard of the uncordon comes after it."""
+    server = FakeKubernetes(pods=PODS)
+    line = bench(server, ledger)
+    assert line.worker.take(BLOCK) == "succeeded"
+    server.cordoned_by(None)
+    assert [line.worker.take(command) for command in (DRAIN, replace(BLOCK, command_id="twice"))] == ["refused"] * 2
+    assert line.results[-1].reason == "somebody has put the node back since it was taken out"
+    assert ("unschedulable" in server.node["spec"], len(server.pods)) == (False, len(PODS))
+    next_one = replace(BLOCK, command_id="next", reason=replace(BLOCK.reason, incident_id="incident-2"))
+    assert line.worker.take(next_one) == "succeeded"
+    assert server.node["spec"]["unschedulable"] is True
+
+
+def test_a_drain_ends_when_a_person_puts_the_node_back_meanwhile(ledger: Ledger) -> None:
+    """Else it would evict what is scheduled there anew, until its deadline."""
+    server = FakeKubernetes(pods=PODS)
+    server.kept["train-1"] = 1_000_000
+    line = bench(server, ledger)
+    slept = line.clock.sleep
+
+    def sleep(seconds: float) -> None:
+        slept(seconds)
+        if line.clock.now_ms - T0 >= 10_000:
+            server.cordoned_by(None)
+
+    line.actuator = Kubernetes(server, now_ms=line.clock, sleep=sleep)
+    assert line.worker.take(DRAIN) == "failed"
+    assert (
+        line.results[-1].reason == "somebody has put the node back since it was taken out; 1 pods were evicted before"
+    )
+    assert "train-1" in server.pods
+
+
+def test_a_node_says_whose_evictions_empty_it_until_it_is_back(ledger: Ledger) -> None:
+    server = FakeKubernetes(pods=PODS)
+    line = bench(server, ledger)
+    assert [line.worker.take(command) for command in (BLOCK, DRAIN)] == ["succeeded"] * 2
+    marks = {"faultlens.io/command": "block", "faultlens.io/incident": "incident-1"}
+    assert server.node["metadata"]["annotations"] == marks | {"faultlens.io/drain": DRAIN.command_id}
+    assert line.worker.take(BACK) == "succeeded"
+    assert server.node["metadata"]["annotations"] == {"faultlens.io/command": "back"}
+
+
 def test_pods_are_evicted_as_their_budgets_allow_and_the_nodes_own_stay(ledger: Ledger) -> None:
     server = FakeKubernetes(pods=PODS)
     server.kept["train-1"] = 5
@@ -218,7 +262,7 @@ def test_killed_on_the_way_back_it_says_on_the_node_that_it_is_back(after: int, 
     )
 
 
-@pytest.mark.parametrize("after", range(6))
+@pytest.mark.parametrize("after", range(7))
 def test_killed_after_any_change_it_goes_on_to_the_same_end(after: int, ledger: Ledger) -> None:
     whole, broken = FakeKubernetes(pods=PODS), FakeKubernetes(pods=PODS)
     assert bench(whole, ledger).actuator.do(DRAIN, lambda: None) == "empty, 2 pods evicted"

@@ -69,12 +69,6 @@ def waits(line: Pipeline) -> set[str]:
     return {" ".join((incident.waits_for or "").split()[:2]) for incident in told}
 
 
-def is_known_of(line: Pipeline, node: str, evidence: int) -> bool:
-    """Return whether the incident of a node has so many pieces of evidence."""
-    told = [event.data for event in line.events(topics.INCIDENTS) if isinstance(event.data, Incident)]
-    return any(node in incident.scope.nodes and len(incident.evidence) >= evidence for incident in told)
-
-
 def has_returned(line: Pipeline) -> bool:
     """Return whether the last step of a repair has succeeded."""
     return has_come(line, REPAIRED[-1], "succeeded")

@@ -41,6 +41,12 @@ BEYOND: Final = (
     ("PATCH", f"{RBAC}/clusterroles/faultlens-act"),
     ("POST", f"{ACCOUNT}/faultlens-act/token"),
 )
+# What the server lets everybody do who has a name: ask what that is.
+_EVERYBODYS: Final = {
+    ("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", "create"),
+    ("authentication.k8s.io", "selfsubjectreviews", "create"),
+}
 
 
 def bound(api: Api, lab: Lab, folder: Path) -> Path:
@@ -62,6 +68,27 @@ def bound(api: Api, lab: Lab, folder: Path) -> Path:
 def not_refused(kubeconfig: Path) -> list[str]:
     """Return what the account may do beyond what its manifest names."""
     return [f"the actuator may {method} {path}" for method, path in BEYOND if _status(kubeconfig, method, path) != 403]
+
+
+def rights_wrong(kubeconfig: Path) -> Iterator[str]:
+    """Ask the server for all that the account may do; yield what is more or less than its manifest gives."""
+    things = [t for t in yaml.safe_load_all(MANIFEST.read_text("utf-8")) if t["kind"] in ("ClusterRole", "Role")]
+    count = 0
+    for space in ("default", "faultlens", NAMESPACE):
+        given = [t for t in things if t["metadata"].get("namespace") in (None, space)]
+        wanted = {right for thing in given for rule in thing["rules"] for right in _rights(rule)} | _EVERYBODYS
+        review = {"spec": {"namespace": space}}
+        answer = Api(kubeconfig).ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)
+        there = {right for rule in answer["status"]["resourceRules"] for right in _rights(rule)}
+        for group, resource, verb in sorted(there ^ wanted):
+            more = "may" if (group, resource, verb) in there else "may not"
+            yield f"in {space} the actuator {more} {verb} {resource}.{group or 'core'}"
+        count += len(there & wanted)
+    say(f"{count} rights in 3 namespaces are those of the manifest, and there are no others")
+
+
+def _rights(rule: dict[str, Any]) -> set[tuple[str, str, str]]:
+    return {(group, kind, verb) for group in rule["apiGroups"] for kind in rule["resources"] for verb in rule["verbs"]}
 
 
 def _status(kubeconfig: Path, method: str, path: str) -> int:

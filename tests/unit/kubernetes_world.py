@@ -7,9 +7,10 @@ from typing import Any
 
 from faultlens.clock import iso
 from faultlens.codec import Event, encode
+from producers.kubernetes.memory import taken
 from producers.kubernetes.reading import read_object
 from producers.kubernetes.telling import Names
-from producers.kubernetes.translator import Translator, taken
+from producers.kubernetes.translator import Translator
 
 START_MS = 1_795_960_000_000
 DRIVER = "gpu.nvidia.com"

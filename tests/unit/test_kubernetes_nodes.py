@@ -73,6 +73,35 @@ def test_what_a_device_plugin_counts_does_not_vouch_for_a_gpu_that_a_condition_s
     assert counts == ["off", "pass"]
 
 
+def test_what_changes_on_a_node_is_reported_at_once_and_not_more_often_than_every_five_seconds() -> None:
+    """Else a person who puts it back before its next report is overruled by what failed before."""
+    lab = Lab()
+    lab.sees("Node", node())
+    lab.waits(60)
+    bad = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    lab.sees("Node", node(conditions=[bad | {"lastTransitionTime": at(69)}]), 70)
+    lab.restarts()
+    lab.waits(71)
+    for second in (72, 73, 74):
+        lab.sees("Node", node(cordoned=second % 2 == 0, conditions=[bad | {"lastTransitionTime": at(69)}]), second)
+        lab.waits(second + 0.5)
+    for second in (76, 77, 130, 136):
+        lab.waits(second)
+    assert [round(report["at"]) for report in lab.of("node.health")] == [60, 71, 76, 136]
+
+
+def test_what_is_seen_again_as_it_was_and_a_node_with_an_agent_are_not_reported_at_once() -> None:
+    lab = Lab()
+    lab.sees("Pod", pod("agent-x", node="gpu-2", gpus=0, marks={"app.kubernetes.io/name": "faultlens-agent"}))
+    for name in ("gpu-1", "gpu-2"):
+        lab.sees("Node", node(name))
+    lab.waits(60)
+    lab.sees("Node", node("gpu-1", since=62), 65)
+    lab.sees("Node", node("gpu-2", cordoned=True), 65)
+    lab.waits(70)
+    assert [(report["node"], report["at"]) for report in lab.of("node.health")] == [("gpu-1", 60)]
+
+
 def test_a_node_with_an_agent_or_without_a_kubelet_is_not_reported_by_the_bridge() -> None:
     lab = Lab()
     for name, ready in (("gpu-1", "True"), ("gpu-2", "True"), ("gpu-3", "Unknown")):

@@ -93,6 +93,21 @@ def test_a_person_who_puts_a_node_back_ends_its_incident_and_the_same_failing_ch
     assert scene.done("n3")[2:3] == ["block_new_work"], "another fault is another matter"
 
 
+def test_what_the_first_report_after_a_persons_uncordon_finds_of_the_same_part_was_so_before() -> None:
+    """The kernel tells of a fault at once, a report up to a minute later; a fault after that is another matter."""
+
+    def told(*, code: str, uncordoned: float, check: str) -> list[str]:
+        scene = Repairs().act(3, "n3", "cordon").fault(5.1, "n3", code, check=check).act(uncordoned, "n3", "uncordon")
+        return scene.run(60).done("n3")
+
+    assert told(code="79", uncordoned=5.5, check="gpu_count") == []
+    assert told(code="79", uncordoned=5.5, check="ecc") == []
+    assert told(code="79", uncordoned=5.5, check="ib_links")[:1] == ["block_new_work"]
+    late = Repairs().act(3, "n3", "cordon").fault(5.1, "n3", "79").act(5.5, "n3", "uncordon")
+    late.fault(8, "n3", "95", check="ecc")
+    assert late.run(60).done("n3")[:1] == ["block_new_work"]
+
+
 def test_what_others_took_out_is_left_to_them() -> None:
     scene = Repairs().act(3, "n3", "cordon").fault(5, "n3", "79", check="gpu_count").run(60)
     assert scene.done("n3") == []
