@@ -3,11 +3,11 @@
     make drill-kubernetes-remediation   # needs a lab that brings a control plane up (LAB_KUBERNETES) and Java for Kafka
 
 Bridge, workers and actuators run live; Kubernetes' actuator has the rights of its manifest and no others, is killed
-while a disruption budget keeps it from draining, and started anew before an API server that restarts. That takes longer
-than nodes are waited for, so that the job's node counts as lost when the budget at last lets it go: its verdict is to be
-the fault's for which we drained, all the same. The person who puts the other node back does so seconds after its fault
-was told. Single commands before that try what a taint on a device does. What was told is kept (tests/data/drills), and
-replayed by tests/acceptance/test_drills.py.
+while a disruption budget keeps it from draining, and started anew before an API server that restarts. That takes
+longer than nodes are waited for, so that the job's node counts as lost when the budget lets it go at last: its
+verdict is still to be the fault for which we drained. The person who puts the other node back does so seconds after
+that one's fault was told. Single commands before that try what a taint on a device does. What was told is kept
+(tests/data/drills), and replayed by tests/acceptance/test_drills.py.
 """
 
 from __future__ import annotations
