@@ -15,7 +15,8 @@ KEPT_MS: Final = 30 * DAY_MS
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS commands (
     command_id TEXT PRIMARY KEY, state TEXT NOT NULL, reason TEXT NOT NULL, at_ms INTEGER NOT NULL, body BLOB NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes (command_id TEXT PRIMARY KEY, note BLOB NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -41,7 +42,7 @@ class Ledger:
             with closing(self._file.cursor()) as cursor:
                 cursor.execute("PRAGMA journal_mode=WAL")
                 cursor.execute("PRAGMA synchronous=FULL")
-                cursor.execute(_SCHEMA)
+                cursor.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise WorldError(f"{path} cannot be kept as the actuator's ledger: {error}") from None
 
@@ -56,6 +57,17 @@ class Ledger:
         with self._lock:
             self._file.execute("INSERT OR REPLACE INTO commands VALUES (?, ?, ?, ?, ?)", entry)
 
+    def note(self, command_id: str, note: bytes) -> None:
+        """Write down how far a command has come, in its actuator's own words."""
+        with self._lock:
+            self._file.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (command_id, note))
+
+    def noted(self, command_id: str) -> bytes | None:
+        """Return what was written down of a command last."""
+        with self._lock:
+            row = self._file.execute("SELECT note FROM notes WHERE command_id = ?", (command_id,)).fetchone()
+        return None if row is None else bytes(row[0])
+
     def unfinished(self) -> list[Entry]:
         """Return the commands that were accepted or begun and have not ended, the oldest first."""
         query = "SELECT * FROM commands WHERE state IN ('accepted', 'started') ORDER BY at_ms, command_id"
@@ -68,6 +80,7 @@ class Ledger:
             self._file.execute(
                 "DELETE FROM commands WHERE at_ms < ? AND state NOT IN ('accepted', 'started')", (now_ms - KEPT_MS,)
             )
+            self._file.execute("DELETE FROM notes WHERE command_id NOT IN (SELECT command_id FROM commands)")
 
     def close(self) -> None:
         """Close the file."""

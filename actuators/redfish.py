@@ -13,12 +13,15 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from actuators.sdk import Failed
+from actuators.turning import Denied, System
 from faultlens.hooks import open_hook
 
 ANSWER_S: Final = 30.0
 _ANSWER_BYTES: Final = 1024 * 1024
 _SAID_CHARS: Final = 300
 _BUSY: Final = frozenset({408, 429, 500, 502, 503, 504})
+# With these, as without an answer, what was asked for may have been done or not.
+_UNCLEAR: Final = frozenset({0, 500, 502, 504})
 _CHANGED: Final = 412
 _ROUNDS: Final = 5
 _GOES_ON: Final = frozenset(
@@ -26,6 +29,9 @@ _GOES_ON: Final = frozenset(
 )
 _RESET: Final = "#ComputerSystem.Reset"
 _MEMBERS_MAX: Final = 64
+# A forced reset whose answer was lost shows within a minute.
+_LOOK_EVERY_S: Final = 5.0
+_LOOKS: Final = 12
 
 
 class Bmc(NamedTuple):
@@ -45,24 +51,6 @@ class Answer(NamedTuple):
     location: str | None = None
     etag: str | None = None
     retry_after_s: float | None = None
-
-
-class System(NamedTuple):
-    """A computer system: where its reset is, how its power stands, and which kinds of reset it allows.
-
-    What the controller does not tell is None (`allowed`) or empty (`last_reset`; `boot`: how far it has come).
-    """
-
-    target: str
-    power: str
-    allowed: frozenset[str] | None
-    last_reset: str
-    boot: str
-    etag: str | None
-
-
-class Denied(Failed):
-    """The controller answered, and would not or could not do what it was asked for."""
 
 
 class Redfish:
@@ -96,21 +84,40 @@ class Redfish:
     def reset(self, kind: str) -> None:
         """Ask for a reset and wait for the task that carries it out, if it is one. Raises Denied, Failed."""
         done = self._asked_for(kind)
-        for _ in range(_ROUNDS):
-            if done.status != _CHANGED:
-                break
-            # Somebody changed the system since it was read: it is looked at again.
-            self._pause(1.0)
-            done = self._asked_for(kind)
         if done.status == 202:
             self._followed(done)
         elif done.status >= 300:
             raise Denied(f"{kind}: {_said(done)}")
 
     def _asked_for(self, kind: str) -> Answer:
-        system = self.system()
-        match = {"If-Match": system.etag} if system.etag else {}
-        return self._answer("POST", system.target, {"ResetType": kind}, match)
+        """Return the answer to one reset. One whose answer was lost is not asked for again while it may still happen.
+
+        What a host may take minutes for counts as asked; what is forced, once it has not shown in its time.
+        """
+        before, changed = self.system(), 0
+        while True:
+            system = self.system()
+            match = {"If-Match": system.etag} if system.etag else {}
+            answer = self._let_in(self._once("POST", system.target, {"ResetType": kind}, match))
+            if answer.status in _UNCLEAR:
+                if kind.startswith("Graceful") or self._shows(before):
+                    return Answer(204, {})
+            elif answer.status in _BUSY:
+                self._pause(answer.retry_after_s or 2.0)
+            elif answer.status == _CHANGED and changed < _ROUNDS:
+                # Somebody changed the system since it was read: it is looked at again.
+                changed += 1
+                self._pause(1.0)
+            else:
+                return answer
+
+    def _shows(self, before: System) -> bool:
+        for _ in range(_LOOKS):
+            self._pause(_LOOK_EVERY_S)
+            system = self.system()
+            if (system.power, system.last_reset) != (before.power, before.last_reset):
+                return True
+        return False
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -162,21 +169,24 @@ class Redfish:
             raise Failed(f"{path}: {_said(answer)}")
         return answer
 
-    def _answer(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, more: Mapping[str, str] | None = None
-    ) -> Answer:
+    def _answer(self, method: str, path: str) -> Answer:
         """Return the answer; a controller that is away or busy is asked again until the command is out of time."""
         while True:
-            answer = self._once(method, path, body, more or {})
-            if answer.status in (401, 403):
-                raise Failed(f"the controller does not let {self._bmc.user} in: {_said(answer)}")
+            answer = self._let_in(self._once(method, path))
             if answer.status and answer.status not in _BUSY:
                 return answer
             self._pause(answer.retry_after_s or 2.0)
 
-    def _once(self, method: str, path: str, body: Mapping[str, Any] | None, more: Mapping[str, str]) -> Answer:
+    def _let_in(self, answer: Answer) -> Answer:
+        if answer.status in (401, 403):
+            raise Failed(f"the controller does not let {self._bmc.user} in: {_said(answer)}")
+        return answer
+
+    def _once(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, more: Mapping[str, str] | None = None
+    ) -> Answer:
         raw = None if body is None else json.dumps(body).encode()
-        headers = {**self._headers, **more, **({} if raw is None else {"Content-Type": "application/json"})}
+        headers = {**self._headers, **(more or {}), **({} if raw is None else {"Content-Type": "application/json"})}
         url = urljoin(self._bmc.url, path)
         request = urllib.request.Request(url, raw, headers, method=method)  # noqa: S310 - http(s), as the file says
         try:

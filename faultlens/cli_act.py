@@ -16,6 +16,7 @@ import typer
 
 from actuators import Actuator, Worker
 from actuators.dry_run import DryRun
+from actuators.ipmi import needs_tool
 from actuators.ledger import Ledger
 from actuators.node import Node, Programs
 from actuators.power import Power, load_power
@@ -169,9 +170,12 @@ def power(  # noqa: PLR0913 - as above
     sole: SoleOption = False,
     log_format: LogOption = "auto",
 ) -> None:
-    """Restart machines and cycle their power by their management controllers (Redfish)."""
-    acting = Power(load_power(controllers), sleep=time.sleep)
-    _serve(acting, _Place("power", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+    """Restart machines and cycle their power by their management controllers (Redfish, or IPMI by ipmitool)."""
+    place, known = _Place("power", cluster, commands, brokers, out, ledger, sole=sole), load_power(controllers)
+    if known.names_ipmi:
+        needs_tool()
+    with closing(Ledger(place.file)) as notes:
+        _serve(Power(known, notes, sleep=time.sleep), place, log_format)
 
 
 @app.command()

@@ -26,9 +26,10 @@ LOGIN = "Basic " + base64.b64encode(b"root:s3cret").decode()
 class Machine:
     """What a machine does when it is looked at: each look is a step of time.
 
-    `goes`: looks until a graceful restart happens; None: never. `comes`: looks until its system runs again. `busy`: so
-    many answers are 503. `tasks`: looks that a reset's task takes; None: it is done at once. `ends`: how a task ends.
-    `changes`: resets that come with an outdated ETag. `denies`: kinds of reset that it will not do.
+    `goes`: looks until what is asked gracefully happens; None: never. `slow`: looks until what is forced does. `comes`:
+    looks until its system runs again. `downs`: how often it went down. `busy`: so many answers are 503. `tasks`: looks
+    that a reset's task takes; None: it is done at once. `ends`: how a task ends. `changes`: resets that come with an
+    outdated ETag. `lost`: resets that are done, and whose answers are lost. `denies`: kinds of reset that are not.
     """
 
     power: str = "On"
@@ -44,7 +45,10 @@ class Machine:
     ends: str = "Completed"
     changes: int = 0
     denies: tuple[str, ...] = ()
+    lost: int = 0
+    slow: int = 0
     resets: int = 0
+    downs: int = 0
     asked: list[str] = field(default_factory=list)
     calls: int = 0
     _due: list[tuple[int, str]] = field(default_factory=list)
@@ -53,21 +57,29 @@ class Machine:
 
     def look(self) -> None:
         self._booting = max(0, self._booting - 1)
-        waiting, self._due = self._due, []
-        for looks, kind in waiting:
-            self._happens(kind) if looks <= 0 else self._due.append((looks - 1, kind))
+        now = next((kind for looks, kind in self._due if looks <= 0), None)
+        if now is not None:
+            self._happens(now)
+        # A system that has gone down has forgotten what else it was to do.
+        self._due = [(looks - 1, kind) for looks, kind in self._due] if now is None else []
 
     def reset(self, kind: str) -> None:
         self.asked.append(kind)
-        if kind != "GracefulRestart":
-            self._due.append((0, kind))
+        if not kind.startswith("Graceful"):
+            self._due.append((self.slow, kind))
         elif self.goes is not None:
             self._due.append((self.goes, kind))
 
     def _happens(self, kind: str) -> None:
-        self.power = "Off" if kind == "ForceOff" else "On"
+        self.downs += self.power == "On" and kind not in ("On", "ForceOn")
+        self.power = "Off" if kind in ("ForceOff", "GracefulShutdown") else "On"
         self.resets += 1
         self._booting = self.comes
+
+    @property
+    def runs(self) -> bool:
+        """Whether its system runs."""
+        return self.power == "On" and not self._booting
 
     def answered(self, method: str, path: str, body: dict[str, Any], etag: str | None) -> Answered:
         if self.busy:
@@ -96,8 +108,7 @@ class Machine:
         if self.tells_resets:
             shown["LastResetTime"] = f"1970-01-01T00:00:{self.resets:02d}Z"
         if self.tells_boot:
-            running = self.power == "On" and not self._booting
-            shown["BootProgress"] = {"LastState": "OSRunning" if running else "SystemHardwareInitializationComplete"}
+            shown["BootProgress"] = {"LastState": "OSRunning" if self.runs else "SystemHardwareInitializationComplete"}
         return shown
 
     def _asked(self, kind: str, etag: str | None) -> Answered:
@@ -105,6 +116,10 @@ class Machine:
             self.changes -= 1
             return 412, _error("The ETag is outdated."), {}
         assert etag == f'W/"{self.resets}"'
+        if self.lost:
+            self.lost -= 1
+            self.reset(kind)
+            return 504, _error("The gateway had no answer in time."), {}
         if kind in self.denies or (self.kinds is not None and kind not in self.kinds):
             return 400, _error(f"The value {kind} is not allowed."), {}
         if self.tasks is None:
