@@ -290,7 +290,7 @@ def _verify(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[Inciden
     by_ms, still_bad = _shows_by_ms(desk, incident, card), is_bad(incident, card)
     if still_bad and desk.now_ms >= by_ms:
         return _up_again(desk, incident), True
-    if still_bad or not _is_fresh(incident, card):
+    if still_bad or not proof.is_fresh(desk, incident, card):
         due_ms = by_ms if by_ms > desk.now_ms else desk.now_ms + _LOOK_AGAIN_MS
         return replace(incident, due_ms=due_ms, waits="fresh reports after the repair"), False
     stable_ms = max(incident.cleared_ms or 0, incident.acted_ms) + desk.policy.verification.stable_ms
@@ -307,14 +307,6 @@ def _shows_by_ms(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
         return 0
     interval_ms = 0 if card.facts is None else card.facts.interval_ms
     return incident.acted_ms + max(desk.policy.verification.within_ms, _REPORTS * interval_ms + MINUTE_MS)
-
-
-def _is_fresh(incident: IncidentCard, card: NodeCard) -> bool:
-    """Return whether the node has reported since it was repaired; one without an agent owes no reports."""
-    facts = card.facts
-    if facts is None or not facts.interval_ms or not incident.acted_ms:
-        return True
-    return facts.report_ms > incident.acted_ms
 
 
 def _was_taken(card: NodeCard) -> bool:

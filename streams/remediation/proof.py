@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from streams.remediation import fleet
 from streams.remediation.announcing import is_met
 from streams.remediation.desk import Desk
-from streams.remediation.record import CommandCard, IncidentCard, Trait
+from streams.remediation.record import CommandCard, IncidentCard, NodeCard, Trait
 
 PROOF: Final = "proof"
 
@@ -43,3 +43,16 @@ def doubted(desk: Desk, incident: IncidentCard, command: CommandCard) -> None:
         hint="validate",
     )
     fleet.keep(desk, replace(card, traits=(*(t for t in card.traits if t.key != PROOF), trait)))
+
+
+def is_fresh(desk: Desk, incident: IncidentCard, card: NodeCard) -> bool:
+    """Return whether the node has reported since it was repaired; one without an agent owes no reports.
+
+    A report from another boot than the one that was to be ended was made after that, whichever of them is heard first.
+    """
+    facts = card.facts
+    if facts is None or not facts.interval_ms or not incident.acted_ms or facts.report_ms > incident.acted_ms:
+        return True
+    commands = (desk.issued(command_id) for command_id in reversed(incident.commands))
+    repair = next((c for c in commands if c is not None and c.ended_ms == incident.acted_ms), None)
+    return repair is not None and None not in (repair.boot_id, facts.boot_id) and repair.boot_id != facts.boot_id

@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from faultlens.events import Check, NodeHealth, PlatformMaintenance, PlatformRollout, Scope
+from faultlens.clock import moment_of
+from faultlens.events import Check, NodeHealth, PlatformMaintenance, PlatformRollout, RemediationResult, Scope
 from streams.remediation import Trouble, load_policy
 from streams.remediation.desk import Desk
 from streams.remediation.record import Trait
@@ -44,6 +45,20 @@ def test_a_fault_that_comes_back_within_a_day_begins_above_what_did_not_last() -
     scene.run(70)
     again = scene.done("n3")[len(TAKEN_OUT_AND_BACK) :]
     assert again[:3] == ["block_new_work", "drain", "reboot"]
+
+
+def test_a_report_from_the_next_boot_is_fresh_although_it_is_heard_before_the_restart_ended() -> None:
+    """Whoever restarts the node says so a moment later; the next report may be minutes away."""
+    scene = Repairs(answers={"reboot": "silent"})
+    scene.fault(5, "n3", "79", check="gpu_count").run(6)
+    reboot = scene.commands[-1]
+    scene.failing["n3"].clear()
+    scene.boots["n3"] += 1
+    scene.run(7.2)
+    scene.gone.add("n3")
+    ended = RemediationResult(reboot.command_id, "c1", "succeeded", "scene", moment_of(T0 + 437_000), "n3")
+    scene.at(7.3, ended, "actuator/scene").run(9.5)
+    assert scene.done("n3") == ["block_new_work", "drain", "reboot", "validate"]
 
 
 def test_one_that_returns_again_and_again_is_told_to_people_and_stays_out() -> None:
