@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
+from actuators.kubernetes_api import Answer
 from actuators.ledger import Ledger
 from actuators.nvsentinel import NvSentinel
 from faultlens.errors import WorldError
@@ -104,3 +108,25 @@ def test_only_kinds_that_the_cluster_has_are_done_and_without_any_it_says_so(led
     assert NvSentinel(some, sleep=print).actions == {"reboot"}
     with pytest.raises(WorldError, match="janitor"):
         NvSentinel(FakeJanitor(plurals=frozenset()), sleep=print)
+
+
+def test_its_role_allows_what_it_asks_for_and_nothing_else(ledger: Ledger) -> None:
+    asked: set[tuple[str, str]] = set()
+
+    class Watched(FakeJanitor):
+        def __call__(
+            self, method: str, path: str, body: Mapping[str, Any] | None = None, *, kind: str = "application/json"
+        ) -> Answer:
+            words = path.partition("?")[0].split("/")
+            one = method == "GET" and "?" not in path
+            asked.add((words[-2], "get") if one else (words[-1], "create" if method == "POST" else "list"))
+            return super().__call__(method, path, body, kind=kind)
+
+    janitor = Watched()
+    for action in ("reboot", "replace", "reset_device"):
+        command = replace(RESET, action=action, command_id=action)  # type: ignore[arg-type]
+        assert bench(janitor, ledger).worker.take(command) == "succeeded"
+    path = Path(__file__).parents[2] / "deploy" / "kubernetes" / "nvsentinel.yaml"
+    (role,) = [thing for thing in yaml.safe_load_all(path.read_text("utf-8")) if thing["kind"] == "ClusterRole"]
+    allowed = {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]}
+    assert asked == allowed

@@ -19,7 +19,7 @@ from faultlens.kubernetes_marks import DEVICE_TAINT_RULES
 from tests.drills.kubelab import NAMESPACE, Api, Lab, until
 from tests.drills.pipeline import say
 
-MANIFEST: Final = Path(__file__).parents[2] / "deploy" / "kubernetes" / "act.yaml"
+MANIFESTS: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"
 ACCOUNT: Final = "/api/v1/namespaces/faultlens/serviceaccounts"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 DRA: Final = "/apis/resource.k8s.io/v1"
@@ -49,20 +49,24 @@ _EVERYBODYS: Final = {
 }
 
 
-def bound(api: Api, lab: Lab, folder: Path) -> Path:
-    """Make the actuator's service account with the rights of its manifest; return a kubeconfig that is its own."""
+def bound(api: Api, lab: Lab, folder: Path, name: str = "act") -> Path:
+    """Make an actuator's service account with the rights of its manifest; return a kubeconfig that is its own."""
     api.make("/api/v1/namespaces", {"metadata": {"name": "faultlens"}})
-    for thing in yaml.safe_load_all(MANIFEST.read_text("utf-8")):
+    for thing in _things(name):
         kind, space = thing["kind"], thing["metadata"].get("namespace")
         if kind == "ServiceAccount":
             api.make(ACCOUNT, thing)
         elif thing["apiVersion"].startswith("rbac"):
             api.make(f"{RBAC}/{f'namespaces/{space}/' if space else ''}{kind.lower()}s", thing)
-    token = api.ask("POST", f"{ACCOUNT}/faultlens-act/token", {"spec": {"expirationSeconds": 7_200}})
+    token = api.ask("POST", f"{ACCOUNT}/faultlens-{name}/token", {"spec": {"expirationSeconds": 7_200}})
     config = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
     config["users"][0]["user"] = {"token": token["status"]["token"]}
-    (folder / "kubeconfig").write_text(yaml.safe_dump(config), "utf-8")
-    return folder / "kubeconfig"
+    (folder / f"{name}.kubeconfig").write_text(yaml.safe_dump(config), "utf-8")
+    return folder / f"{name}.kubeconfig"
+
+
+def _things(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((MANIFESTS / f"{name}.yaml").read_text("utf-8")))
 
 
 def not_refused(kubeconfig: Path) -> list[str]:
@@ -70,9 +74,9 @@ def not_refused(kubeconfig: Path) -> list[str]:
     return [f"the actuator may {method} {path}" for method, path in BEYOND if _status(kubeconfig, method, path) != 403]
 
 
-def rights_wrong(kubeconfig: Path) -> Iterator[str]:
-    """Ask the server for all that the account may do; yield what is more or less than its manifest gives."""
-    things = [t for t in yaml.safe_load_all(MANIFEST.read_text("utf-8")) if t["kind"] in ("ClusterRole", "Role")]
+def rights_wrong(kubeconfig: Path, name: str = "act") -> Iterator[str]:
+    """Ask the server for all that an account may do; yield what is more or less than its manifest gives."""
+    things = [thing for thing in _things(name) if thing["kind"] in ("ClusterRole", "Role")]
     count = 0
     for space in ("default", "faultlens", NAMESPACE):
         given = [t for t in things if t["metadata"].get("namespace") in (None, space)]
@@ -82,9 +86,9 @@ def rights_wrong(kubeconfig: Path) -> Iterator[str]:
         there = {right for rule in answer["status"]["resourceRules"] for right in _rights(rule)}
         for group, resource, verb in sorted(there ^ wanted):
             more = "may" if (group, resource, verb) in there else "may not"
-            yield f"in {space} the actuator {more} {verb} {resource}.{group or 'core'}"
+            yield f"in {space} {name} {more} {verb} {resource}.{group or 'core'}"
         count += len(there & wanted)
-    say(f"{count} rights in 3 namespaces are those of the manifest, and there are no others")
+    say(f"{name}: of its rights in 3 namespaces {count} are its manifest's")
 
 
 def _rights(rule: dict[str, Any]) -> set[tuple[str, str, str]]:

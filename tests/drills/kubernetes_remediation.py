@@ -207,7 +207,7 @@ def main(tool: Path, state: Path) -> int:
             player, single = Player(api), Single(kubeconfig, folder)
             found = not_refused(kubeconfig)
             say(f"{len(BEYOND)} things beyond its manifest were asked for: {', '.join(found) or 'all are refused'}")
-            found += rights_wrong(kubeconfig)
+            found += [*rights_wrong(kubeconfig), *rights_wrong(bound(api, lab, folder, "nvsentinel"), "nvsentinel")]
             found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single), *budgets_wrong(api, single)]
             for job in ("first", "second"):
                 player.fails(job, "platform", "platform.remediation", what="a command without a fault ended it")

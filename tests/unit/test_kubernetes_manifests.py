@@ -135,6 +135,7 @@ def rendered(*options: str) -> list[dict[str, Any]]:
         "1.36.0",
         *said,
         "--set=act.enabled=true",
+        "--set=nvsentinel.enabled=true",
         *options,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
