@@ -124,7 +124,7 @@ def test_its_role_allows_what_it_asks_for_and_nothing_else(ledger: Ledger) -> No
 
     janitor = Watched()
     for action in ("reboot", "replace", "reset_device"):
-        command = replace(RESET, action=action, command_id=action)  # type: ignore[arg-type]
+        command = replace(RESET, action=action, command_id=action)
         assert bench(janitor, ledger).worker.take(command) == "succeeded"
     path = Path(__file__).parents[2] / "deploy" / "kubernetes" / "nvsentinel.yaml"
     (role,) = [thing for thing in yaml.safe_load_all(path.read_text("utf-8")) if thing["kind"] == "ClusterRole"]

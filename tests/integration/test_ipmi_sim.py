@@ -89,7 +89,7 @@ def test_a_machine_is_shut_down_and_switched_on_and_one_that_nobody_lets_in_is_n
     with closing(Ledger(tmp_path / "ledger.db")) as ledger:
         bench = Bench(Power(file, ledger, sleep=lambda _: None, execute=by_tool), ledger)
         for number, action in enumerate(["reboot", "power_cycle"]):
-            command = replace(DRAIN, action=action, command_id=f"c{number}", boot_id=None)  # type: ignore[arg-type]
+            command = replace(DRAIN, action=action, command_id=f"c{number}", boot_id=None)
             assert bench.worker.take(command) == "succeeded", bench.results[-1].reason
     told = (tmp_path / "told").read_text("utf-8").split("\n")
     assert told == ["shutdown", "power 1", "power 0", "power 1", ""]

@@ -17,7 +17,7 @@ def emptied(command: str | None, second: float, *, cordoned: bool = True) -> Any
     """Return a node that a drain of ours empties since then; None: a person's cordon alone."""
     seen: dict[str, Any] = node(cordoned=cordoned)
     if command is not None:
-        fields = {"f:metadata": {"f:annotations": {"f:faultlens.io/drain": {}}}}
+        fields: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:faultlens.io/drain": {}}}}
         seen["metadata"] |= {
             "annotations": {"faultlens.io/drain": command},
             "managedFields": [{"manager": "faultlens", "time": at(second), "fieldsV1": fields}],
