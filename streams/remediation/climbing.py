@@ -200,7 +200,7 @@ def _tested_again(desk: Desk, incident: IncidentCard, card: NodeCard) -> Inciden
     """Return the incident of a person with its node tested again now and then, where only a test can clear it."""
     only_proof = bool(card.traits) and all(proof.only_clears(trait) for trait in card.traits)
     if not only_proof or not _was_taken(card) or not _can_validate(desk):
-        return incident
+        return replace(incident, due_ms=None)
     if desk.now_ms < incident.not_before_ms:
         return replace(incident, due_ms=incident.not_before_ms)
     incident = replace(incident, not_before_ms=desk.now_ms + _TEST_AGAIN_MS)

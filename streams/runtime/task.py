@@ -23,7 +23,7 @@ from faultlens.errors import FaultlensError, InvalidEventError
 from faultlens.internal import ContextChange
 from faultlens.topics import TOPICS, TYPE_OF, TYPES
 from streams.context import apply_change
-from streams.processor import Effects, Emit, Shelf
+from streams.processor import Effects, Emit, Shelf, Shelved
 from streams.runtime.dead_letters import dead_letter, origin_of, told
 from streams.runtime.failures import FailureRate
 from streams.runtime.records import Batch, LaneRecord, Record, Role, Sent
@@ -72,6 +72,16 @@ class Counts:
 def _decoder_of(topic: str) -> Decoder:
     """Return the decoder of a topic's types: a record of another topic's type has no business there."""
     return Decoder({name: event_type for name, event_type in TYPES.items() if event_type.topic == topic})
+
+
+def _not_at_once(effects: Effects, key: str, now_ms: int) -> Effects:
+    """Return what a wake asks for: what it has just been woken for cannot be due again at once, as time must go on."""
+    if effects.wake_ms is not None and effects.wake_ms <= now_ms:
+        return Effects(effects.state, effects.emits, now_ms + SECOND_MS)
+    own = effects.shelved.get(key)
+    if own is None or own.wake_ms is None or own.wake_ms > now_ms:
+        return effects
+    return Effects(None, effects.emits, shelved={**effects.shelved, key: Shelved(own.state, now_ms + SECOND_MS)})
 
 
 class Task:
@@ -320,10 +330,7 @@ class Task:
             self._put_off(key, kept)
             self._fail(self._origin(key), b"", error)
             return
-        if effects.wake_ms is not None and effects.wake_ms <= now_ms:
-            # What it has just been woken for cannot be due again at once: time must go on.
-            effects = Effects(effects.state, effects.emits, now_ms + SECOND_MS)
-        self._apply(key, effects, sent)
+        self._apply(key, _not_at_once(effects, key, now_ms), sent)
 
     def finish(self) -> None:
         """Let every key say what it knows and has not written yet: the recording ends here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -45,7 +46,6 @@ T0 = parse_moment("2026-11-23T00:00:00Z")
 CLUSTER = "c1"
 REPORT_MS = 20 * MINUTE_MS
 COUNT_MS = 5 * MINUTE_MS
-TICK_MS = 30 * SECOND_MS
 CHECKS = {"gpu_count": "gpu", "driver_responds": "driver", "ecc": "gpu", "ib_links": "nic", "host_memory": "memory"}
 # What breaks: the fault, the check that fails while it lasts, and the actions that mend it; without any, only a person.
 FAULTS = (
@@ -83,6 +83,8 @@ class Story:
         self._pump = Pump([Task(_counted_rarely(ROLES["node"])), Task(ROLES["context"])], self._from_pump)
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._awaited = 0
+        self._on_their_way: deque[Sent] = deque()
+        self._delivers = False
         self._whole, self._over = whole, False
         self._order = count()
         self._ids = count()
@@ -106,13 +108,25 @@ class Story:
     def run(self) -> None:
         for machine in self.machines:
             self._every(REPORT_MS, partial(self._reports, machine), first_ms=T0 + self.dice.randrange(REPORT_MS))
-        self._every(TICK_MS, self._tick, first_ms=T0 + TICK_MS)
         self._every(REPORT_MS, self._look, first_ms=self.peace_ms + REPORT_MS)
         self.after(30 * MINUTE_MS, self._mischief)
         end_ms = self.peace_ms + 12 * HOUR_MS
         while self._due[0][0] <= end_ms and not self._over:
-            self.now_ms, _, what = heapq.heappop(self._due)
-            what()
+            at_ms = self._due[0][0]
+            while self._tick_ms() < at_ms:
+                self._tick(self._tick_ms())
+            # What was due before something happens has been decided without it.
+            self._pump._advance(at_ms, records=True)
+            self._tick(at_ms)
+            heapq.heappop(self._due)[2]()
+
+    def _tick_ms(self) -> int:
+        """Return the next full second: the lane is told of each, where one in which nothing is due is not left out."""
+        second_ms = self.now_ms // SECOND_MS * SECOND_MS + SECOND_MS
+        if self._whole:
+            return second_ms
+        due_ms = -(-self.lane.task.soonest_ms // SECOND_MS) * SECOND_MS
+        return max(second_ms, due_ms)
 
     def _every(self, period_ms: int, what: Callable[[], None], *, first_ms: int) -> None:
         def again() -> None:
@@ -133,18 +147,24 @@ class Story:
         up = card.facts is not None and card.facts.state == "available"
         return up and not machine.broken and not machine.blocked and machine.gone_until_ms <= self.now_ms
 
-    def _tick(self) -> None:
-        if self._whole or self.lane.task.looks_due(self.now_ms):
-            self.lane.advance(self.now_ms)
+    def _tick(self, at_ms: int) -> None:
+        self.now_ms = at_ms
+        if self._whole or self.lane.task.looks_due(at_ms):
+            self.lane.advance(at_ms)
             self._commit()
 
     def _commit(self) -> None:
-        """Write the batch, unless the lane crashes before that: then it is decided anew."""
+        """Write the batch, unless the lane crashes before that: then it is decided anew. It is heard in its order."""
         if self.lane.has_batch and self.dice.random() < 0.02:
             self.lane.crash()
             self.crashes += 1
-        for sent in self.lane.commit():
-            self._from_lane(sent)
+        self._on_their_way.extend(self.lane.commit())
+        if self._delivers:
+            return
+        self._delivers = True
+        while self._on_their_way:
+            self._from_lane(self._on_their_way.popleft())
+        self._delivers = False
 
     # --- records ---------------------------------------------------------------------------------------
 
@@ -207,6 +227,8 @@ class Story:
         return report
 
     def break_one(self, machine: Machine, fault: tuple[str, str, str, tuple[str, ...]], times: int = 1) -> None:
+        if self.now_ms >= self.peace_ms:
+            return
         gpu = self.dice.randrange(8)
         machine.broken[gpu] = fault
         data = NodeFault(
