@@ -116,6 +116,7 @@ class Story:
             while self._tick_ms() < at_ms:
                 self._tick(self._tick_ms())
             # What was due before something happens has been decided without it.
+            self.now_ms = at_ms
             self._pump._advance(at_ms, records=True)
             self._tick(at_ms)
             heapq.heappop(self._due)[2]()
