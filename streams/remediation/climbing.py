@@ -189,7 +189,10 @@ def _queue(desk: Desk, incident: IncidentCard) -> None:
 
 
 def _acknowledged(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard:
-    """Return the incident of a person with whoever has said to see to it."""
+    """Return the incident of a person with whoever has said to see to it; after a test it waits for them again."""
+    if incident.waits is None and incident.node and desk.policy.ladders.get(incident.ladder):
+        _queue(desk, incident)
+        incident = replace(incident, waits=_BY_PEOPLE)
     word = controls.said(desk.own(), "acknowledge", controls.Aim(card.node), desk.now_ms)
     if incident.waits is None or word is None or word.since_ms < incident.first_ms:
         return incident

@@ -82,6 +82,16 @@ def test_a_step_that_needs_approval_is_taken_when_a_person_approves_it() -> None
     assert scene.commands[-1].action == "return_to_service"
 
 
+def test_a_node_that_waits_for_a_person_is_looked_at_now_and_then_whatever_else_breaks() -> None:
+    scene = Repairs(2, answers={"validate": "failed"}).fault(5, "n1", "119", check="driver_responds").run(205)
+    assert scene.done("n1")[-2:] == ["validate", "validate"], "nothing but its failed validation is wrong with it"
+    assert scene.standing()["n1"].waits_for == "a person: all steps were taken"
+    scene.fault(206, "n1", "95", check="ecc").run(210)
+    steps = scene.steps()
+    scene.run(310)
+    assert scene.steps() - steps < 300, "a report a minute, and what follows from each"
+
+
 def test_a_held_node_is_never_acted_on_and_is_seen_to_when_it_is_released() -> None:
     scene = Repairs().control(1, "hold", nodes=("n3",)).fault(5, "n3", "79", check="gpu_count").run(200)
     assert scene.done("n3") == []

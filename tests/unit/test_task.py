@@ -17,6 +17,7 @@ from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_moment
 from faultlens.codec import Event, encode, event_of
 from faultlens.events import DeadLetter, JobStarted, PlatformIncident
 from faultlens.internal import ClusterCensus, ContextChange, LaneCensus
+from streams.processor import Effects, Shelved
 from streams.runtime.records import LaneRecord, Record, Role, Sent
 from streams.runtime.state import EncodedStates, Kept, KeptCodec
 from streams.runtime.task import MAX_BACKOFF_MINUTES, MAX_SURVEYS_OF_A_GAP, ProcessorFailingError, Task
@@ -125,6 +126,21 @@ def test_who_asks_for_the_time_just_given_is_woken_a_second_later_and_not_for_ev
             return type(effects)(effects.state, effects.emits, now_ms)
 
     task = Task(Role(Insists(), Toy.topics))
+    task.step(records(fault("1", "n", T0)))
+    task.advance(T0 + NAP_MS + 3000)
+    assert tally(task).wakes == 4
+
+
+def test_a_wide_role_that_asks_for_the_time_just_given_is_woken_a_second_later_and_not_for_ever() -> None:
+    class Insists(Toy):
+        def on_event(self, event: Event, now_ms: int, context: Any, state: Any) -> Effects:
+            return Effects(None, shelved={"n": Shelved(Tally(), now_ms + NAP_MS)})
+
+        def on_time(self, key: str, now_ms: int, context: Any, state: Any) -> Effects:
+            tally = state.get(key)
+            return Effects(None, shelved={key: Shelved(Tally(wakes=tally.wakes + 1), now_ms)})
+
+    task = Task(Role(Insists(), Toy.topics, wide=True))
     task.step(records(fault("1", "n", T0)))
     task.advance(T0 + NAP_MS + 3000)
     assert tally(task).wakes == 4
