@@ -49,7 +49,9 @@ VERBS: Final[dict[str, Verb]] = {
     "simulate": Verb("faultlens.cli_simulate", "simulate", "Write the events of a fleet whose causes are known."),
     "score": Verb("faultlens.cli_simulate", "score", "Say how right the verdicts are, against known causes."),
     "explain-log": Verb("faultlens.cli_explain_log", "explain_log", "Say what broke, by a job's log alone."),
-    "catalogue": Verb("faultlens.cli_catalogue", "app", "Say what a fault code means, and on which GPUs and drivers."),
+    "catalogue": Verb(
+        "faultlens.cli_catalogue", "catalogue", "Say what a fault code means, and on which GPUs and drivers."
+    ),
     "agent": Verb("faultlens.cli_agent", "agent", "Report this node's health, and the faults its kernel tells of."),
     "validate-node": Verb("faultlens.cli_validate", "validate_node", "Test this node before it takes work."),
     "npd-check": Verb("faultlens.cli_agent", "npd_check", "Make one check as a plugin of node-problem-detector."),
@@ -76,6 +78,9 @@ VERBS: Final[dict[str, Verb]] = {
     "schema": Verb("faultlens.cli_check", "schema", "Print what an event of a type looks like."),
 }
 
+# Verbs that take a command to run.
+RUNS_ANOTHER: Final = frozenset({"launch"})
+
 
 class _LazyGroup(TyperGroup):
     """Lists the verbs of the table above; imports a verb's module only to run it or to show its own help."""
@@ -86,16 +91,18 @@ class _LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, None if name is None or command is None else _loaded(name), rest
+        return name, None if name is None or command is None else command_of(name), rest
 
 
-def _loaded(name: str) -> Any:
+def command_of(name: str) -> Any:
+    """Return a verb's command, or its group of commands."""
     verb = VERBS[name]
     loaded = getattr(import_module(verb.module), verb.attribute)
     if isinstance(loaded, typer.Typer):
         return typer.main.get_group(loaded)
     single = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-    single.command(name)(loaded)
+    # What stands behind a command that is to be run is that command's, options too.
+    single.command(name, context_settings={"allow_interspersed_args": name not in RUNS_ANOTHER})(loaded)
     return typer.main.get_command(single)
 
 

@@ -24,7 +24,7 @@ from actuators.slurm import Slurm
 from actuators.ticket import MailedTicket
 from actuators.webhook import Bundle, Webhook
 from actuators.worker import Duty
-from faultlens.cli_options import Brokers, KubeconfigOption, Out
+from faultlens.cli_options import Brokers, ClusterOption, KubeconfigOption, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import SECOND_MS, wall_ms
 from faultlens.codec import Decoder
@@ -46,7 +46,6 @@ ACTIONS: Final = frozenset(get_args(Action))
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Carry remediation commands out.")
 
-ClusterOption = Annotated[str, typer.Option("--cluster", metavar="NAME", help="Whose commands.")]
 CommandsOption = Annotated[
     Path | None,
     typer.Option(
@@ -67,7 +66,7 @@ log = structlog.get_logger("faultlens")
 @app.command("dry-run")
 def dry_run(
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     commands: CommandsOption = None,
     brokers: Brokers = None,
     out: Out = None,
@@ -82,7 +81,7 @@ def dry_run(
 @app.command()
 def slurm(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     running: Annotated[
         Literal["requeue", "wait"], typer.Option(help="What becomes of jobs on a node that is to be drained.")
     ] = "requeue",
@@ -101,7 +100,7 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
 @app.command()
 def kubernetes(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     kubeconfig: KubeconfigOption = None,
     device_taint: Annotated[
         Literal["None", "NoSchedule", "NoExecute"],
@@ -127,7 +126,7 @@ def kubernetes(  # noqa: PLR0913 - as above
 @app.command()
 def nvsentinel(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     kubeconfig: KubeconfigOption = None,
     commands: CommandsOption = None,
     brokers: Brokers = None,
@@ -158,7 +157,7 @@ def _control_plane(kubeconfig: Path | None) -> Iterator[Any]:
 @app.command()
 def power(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     controllers: Annotated[
         Path,
         typer.Option(metavar="FILE", help="How management controllers are reached, in YAML."),
@@ -181,7 +180,7 @@ def power(  # noqa: PLR0913 - as above
 @app.command()
 def node(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     name: Annotated[
         str | None, typer.Option("--node", metavar="NAME", help="This node; by default its host name.")
     ] = None,
@@ -210,7 +209,7 @@ def node(  # noqa: PLR0913 - as above
 @app.command()
 def webhook(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     url: Annotated[str, typer.Option(metavar="URL", help="Where commands are posted.")],
     secret_file: Annotated[Path, typer.Option(metavar="FILE", help="Its first line signs each call.")],
     action: Annotated[
@@ -234,7 +233,7 @@ def webhook(  # noqa: PLR0913 - as above
 @app.command()
 def ticket(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     url: Annotated[str | None, typer.Option(metavar="URL", help="The ticket system's address for new tickets.")] = None,
     secret_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --url: its first line signs each call.")

@@ -10,13 +10,13 @@ import typer
 from faultlens.cli_options import Brokers, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
-from faultlens.errors import UsageError
+from faultlens.errors import FaultlensError, UsageError
 from faultlens.stopping import told_to_stop
 from faultlens.version import program_version
-from producers.agent.configuration import load_configuration
+from producers.agent.configuration import Configuration, load_configuration
 from producers.agent.loop import Agent
-from producers.agent.probes.table import MODULES, probes_of
-from producers.agent.problem_detector import plugin_answer, plugin_rules
+from producers.agent.probes.table import MODULES, off_checks, probes_of
+from producers.agent.problem_detector import Answer, plugin_answer, plugin_rules, plugin_trouble
 from producers.agent.reporting import told
 from producers.agent.running import Runner
 from slo.wording import printable
@@ -48,7 +48,7 @@ def agent(
 
 
 def npd_check(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The check to make, such as ecc.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The check to make, such as ecc.")] = None,
     *,
     config: ConfigOption = CONFIGURATION,
     rules: Annotated[
@@ -59,13 +59,23 @@ def npd_check(
 
     Whatever else a plugin ends with counts as healthy there; so whatever goes wrong here is a problem with its reason.
     """
-    configuration = load_configuration(config)
     if rules:
-        typer.echo(plugin_rules(configuration, config), nl=False)
+        typer.echo(plugin_rules(load_configuration(config), config), nl=False)
         return
-    probes = {probe.name: probe for probe in probes_of(configuration)}
-    if name not in probes:
-        raise UsageError(f"no check {name!r} on this node; there are {', '.join(sorted(probes))}")
-    answer = plugin_answer(Runner(MODULES).run([probes[name]]).checks)
+    if name is None:
+        raise UsageError("name the check to make, such as ecc; or give --rules")
+    try:
+        answer = _answer(name, load_configuration(config))
+    except FaultlensError as error:
+        answer = plugin_trouble(str(error))
     typer.echo(printable(answer.message, limit=80))
     raise typer.Exit(0 if answer.healthy else 1)
+
+
+def _answer(name: str, configuration: Configuration) -> Answer:
+    """Return what one check comes to. UsageError: this node has no such check, and does not say that it needs none."""
+    probes = {probe.name: probe for probe in probes_of(configuration)}
+    off = [check for check in off_checks(configuration) if check.name == name]
+    if name not in probes and not off:
+        raise UsageError(f"no check {name} on this node; there are {', '.join(sorted(probes))}")
+    return plugin_answer(off or Runner(MODULES).run([probes[name]]).checks)

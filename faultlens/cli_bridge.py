@@ -18,7 +18,7 @@ from faultlens.cli_bridge_looking import (
     look_until_stopped,
     place_of,
 )
-from faultlens.cli_options import Brokers, Out
+from faultlens.cli_options import Brokers, ClusterOption, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import WorldError
@@ -46,7 +46,7 @@ app.command("cloud")(cloud)
 @app.command("slurm")
 def slurm(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    cluster: Annotated[str, typer.Option(help="The cluster's name in events.")],
+    cluster: ClusterOption = "",
     every_s: EveryOption = 30.0,
     look_back_s: Annotated[
         int, typer.Option(min=60, max=90 * 86_400, help="How far back accounting is asked for, in seconds.")

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from faultlens.cli_bridge_looking import EveryOption, OnceOption, StateOption, look_until_stopped, place_of
-from faultlens.cli_options import Brokers, Out
+from faultlens.cli_options import Brokers, ClusterOption, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import ConfigurationError, UsageError
@@ -23,9 +23,11 @@ from producers.delivery.kept import Kept
 
 
 def cloud(  # noqa: PLR0913 - one parameter for each option of the command
-    provider: Annotated[Literal["aws", "gcp", "azure"], typer.Argument(help="Whose machines they are.")],
+    provider: Annotated[
+        Literal["aws", "gcp", "azure"], typer.Argument(metavar="PROVIDER", help="Whose machines they are.")
+    ],
     *,
-    cluster: Annotated[str, typer.Option(help="The cluster's name in events.")],
+    cluster: ClusterOption = "",
     source: Annotated[
         Literal["metadata", "api"],
         typer.Option("--from", help="This machine's metadata service, or (aws) the provider's API for all machines."),
@@ -71,8 +73,10 @@ def _names(path: Path | None) -> dict[str, str]:
         return {}
     try:
         names = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path} cannot be used: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{path} is no JSON: {error}") from None
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise ConfigurationError(f'{path}: expected {{"instance id": "node", …}}')
     return names

@@ -7,20 +7,21 @@ from typing import Annotated
 
 import typer
 
-from faultlens.cli_bridge_looking import PrefixOption, StateOption, place_of
-from faultlens.cli_options import Brokers, KubeconfigOption, Out
+from faultlens.cli_bridge_looking import OnceOption, PrefixOption, StateOption, place_of
+from faultlens.cli_options import Brokers, ClusterOption, KubeconfigOption, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import UsageError
 from faultlens.stopping import told_to_stop
 
 
-def kubernetes(
+def kubernetes(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    cluster: Annotated[str, typer.Option(help="The cluster's name in events.")],
+    cluster: ClusterOption = "",
     kubeconfig: KubeconfigOption = None,
     all_pods: Annotated[bool, typer.Option("--all-pods", help="Tell of jobs that ask for no accelerator too.")] = False,
     prefix: PrefixOption = False,
+    once: OnceOption = False,
     out: Out = None,
     brokers: Brokers = None,
     state: StateOption = None,
@@ -47,11 +48,11 @@ def kubernetes(
     async def run() -> None:
         server = await Cluster.connect(None if kubeconfig is None else str(kubeconfig))
         try:
-            await bridge.run(server, versions_in(saved), stop)
+            await (bridge.once(server) if once else bridge.run(server, versions_in(saved), stop))
         finally:
             await server.close()
 
-    with outlet(out, brokers, place / "spool") as events:
+    with outlet(out, brokers, place / "spool", must_arrive=once) as events:
         bridge = KubernetesBridge(translator, kept, events, now_ms=wall_ms)
         asyncio.run(run())
     kept.close()

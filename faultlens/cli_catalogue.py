@@ -28,9 +28,12 @@ _Answer = TypeVar("_Answer")
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.callback(invoke_without_command=True, context_settings={"allow_interspersed_args": True})
+@app.command()
 def catalogue(
-    what: Annotated[str, typer.Argument(help="KIND:CODE (xid:79, xid:149/link_down, check:ecc/fail), list, or diff.")],
+    what: Annotated[
+        str,
+        typer.Argument(metavar="KIND:CODE|list|diff", help="A fault: xid:79, xid:149/link_down, check:ecc/fail."),
+    ],
     *,
     family: Annotated[str | None, typer.Option(help="GPU family, such as H100.")] = None,
     driver: Annotated[str | None, typer.Option(help="Driver version or branch, such as 570.133.20.")] = None,

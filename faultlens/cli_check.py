@@ -204,7 +204,7 @@ def migrate(
 
 def schema(
     type_: Annotated[
-        str | None, typer.Argument(metavar="[TYPE]", help="Such as faultlens.node.fault.v1; without it all.")
+        str | None, typer.Argument(metavar="TYPE", help="Such as faultlens.node.fault.v1; without it all.")
     ] = None,
     *,
     as_asyncapi: Annotated[

@@ -71,7 +71,7 @@ def show(
 
 @app.command()
 def retry(  # noqa: PLR0913 - one parameter for each option of the command
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="As `list` shows them.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="As `list` shows them.")] = None,
     *,
     reason: ReasonOption = None,
     topic: TopicOption = None,

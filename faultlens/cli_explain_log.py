@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, Final
 import msgspec
 import typer
 
-from faultlens.errors import UsageError, WorldError
+from faultlens.errors import UsageError
 from faultlens.signatures import LogVerdict, SignatureSet, decide, load_signatures
 from faultlens.signatures.excerpt import Excerpt, Part, read_excerpt
 from faultlens.signatures.explain import Answer, as_text, explain
@@ -82,7 +82,7 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
         with file.open("rb") as stream:
             yield stream
     except OSError as error:
-        raise WorldError(f"{file} cannot be read: {error.strerror}; give a log file, or - for standard input") from None
+        raise UsageError(f"{file} cannot be read: {error.strerror}; give a log file, or - for standard input") from None
 
 
 def _what_was_read(excerpt: Excerpt) -> str:

@@ -15,6 +15,7 @@ import typer
 
 from faultlens.catalogue import load_catalogue
 from faultlens.catalogue.reference import known_family
+from faultlens.cli_options import ClusterOption
 from faultlens.clock import SECOND_MS, parse_moment
 from faultlens.codec import Event, encode
 from faultlens.errors import UsageError, WorldError
@@ -58,16 +59,15 @@ Zone = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable summary.")]
 Prefix = Annotated[bool, typer.Option("--prefix", help="Names get CLUSTER: in front, for a second cluster.")]
-Cluster = Annotated[str, typer.Option(help="The cluster's name in events.")]
 
 
 @app.command("slurm")
 def slurm(  # noqa: PLR0913 - one parameter for each option of the command
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A folder with exports: the best of each kind is found.")
+        Path | None, typer.Argument(metavar="DIR", help="A folder with exports: the best of each kind is found.")
     ] = None,
     *,
-    cluster: Cluster,
+    cluster: ClusterOption = "",
     sacct: Annotated[Path | None, typer.Option(metavar="FILE", help="sacct -a -D --parsable2 -S START.")] = None,
     events: Annotated[Path | None, typer.Option(metavar="FILE", help="sacctmgr -P show event start=START.")] = None,
     jobs: Annotated[Path | None, typer.Option(metavar="FILE", help="scontrol -d show job, soon after.")] = None,
@@ -109,7 +109,7 @@ def kernel_log(  # noqa: PLR0913 - one parameter for each option of the command
     *,
     node: Annotated[str, typer.Option(help="The node whose log it is.")],
     family: Annotated[str, typer.Option(help="Its GPU family, such as H100.")],
-    cluster: Cluster,
+    cluster: ClusterOption = "",
     gpus: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Its GPUs: nvidia-smi --query-gpu=index,pci.bus_id,uuid,serial.")
     ] = None,
@@ -162,7 +162,8 @@ class _Files(NamedTuple):
 def _found(directory: Path) -> _Files:
     """Return the folder's exports, and say which they are."""
     if not directory.is_dir():
-        raise UsageError(f"{directory}: no such folder; to read single files give --sacct FILE and --events FILE")
+        what = "is a file and no folder" if directory.exists() else "no such folder"
+        raise UsageError(f"{directory}: {what}; to read single files give --sacct FILE and --events FILE")
     found: Found = find_exports(directory)
     if found.sacct is None:
         raise UsageError(
@@ -183,10 +184,9 @@ def _export(files: _Files) -> Export:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Return the lines of a file, unpacked; bytes that are no UTF-8 are kept visible. UsageError: no such file."""
-    if path != "-" and not Path(path).is_file():
-        what = "is a directory: name a file in it" if Path(path).is_dir() else "no such file"
-        raise UsageError(f"{path}: {what}")
+    """Return the lines of a file, unpacked; bytes that are no UTF-8 are kept visible. UsageError: it cannot be read."""
+    if Path(path).is_char_device():
+        raise UsageError(f"{path} is a device: write what it holds to a file, as `dmesg > FILE` does")
     return (_text(line) for line in Recording(path).lines())
 
 
@@ -209,7 +209,8 @@ def _zone(name: str | None) -> tzinfo | None:
 def _boot_ms(given: str | None, file: str) -> int | None:
     """Return when the machine booted: as given, else from a line of the log that carries both clocks."""
     if given is None:
-        return boot_moment(_lines(file)) if file != "-" else None
+        can_be_read_twice = Path(file).is_file()
+        return boot_moment(_lines(file)) if can_be_read_twice else None
     if given.isdigit():
         return int(given) * SECOND_MS
     try:

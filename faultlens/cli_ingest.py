@@ -54,7 +54,7 @@ def ingest(
     taking = Ingest(known, publisher, monotonic_s=monotonic)
     server = Server(host, port, taking, context)
     log = structlog.get_logger("faultlens.ingest")
-    log.info("listening", host=host, port=server.port, tokens=len(known.tokens))
+    log.info("listening", host=host, port=server.port, speakers=len(known.tokens))
     told_to_stop().wait()
     server.close()
     publisher.close()
@@ -70,5 +70,7 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(certificate, key)
     except OSError as error:
-        raise ConfigurationError(f"{certificate} and {key} cannot be used: {error}") from None
+        raise ConfigurationError(
+            f"{certificate} and {key} are no certificate and key in PEM that belong together: {error}"
+        ) from None
     return context

@@ -31,6 +31,14 @@ from producers.launcher.telling import Ending
 from producers.launcher.watching import STEP_FIRST, pattern_of
 from slo.wording import printable
 
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="What the cluster is called in events (FAULTLENS_CLUSTER); else as Slurm calls it, else local.",
+    ),
+]
 StepsOption = Annotated[
     str | None, typer.Option(metavar="REGEX", help=r"Lines of its output that tell a step, as in 'step (?P<step>\d+)'.")
 ]
@@ -69,9 +77,11 @@ RetryOnOption = Annotated[
 
 
 def launch(  # noqa: PLR0913 - one parameter for each option of the command
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD…", help="What to run.", show_default=False)],
+    command: Annotated[
+        list[str], typer.Argument(metavar="CMD", help="What to run, with its own options.", show_default=False)
+    ],
     *,
-    cluster: Annotated[str, typer.Option(metavar="NAME", help="The cluster's name in events.")] = "local",
+    cluster: ClusterOption = None,
     retries: Annotated[int, typer.Option(min=0, max=1_000, help="Run it again so often, where that can help.")] = 0,
     retry_on: RetryOnOption = RetryOn.VERDICT,
     job_events: Annotated[
@@ -98,21 +108,25 @@ def launch(  # noqa: PLR0913 - one parameter for each option of the command
     Alone, or as each rank under srun, mpirun or torchrun. It tells of the job's start, life and end with the last lines
     of its output (without secrets), and whether it is worth running again is decided by whose fault it was.
     """
-    who = identity_of(
-        os.environ, node=socket.gethostname(), cluster=cluster, fresh_id=f"launch-{uuid.uuid4().hex[:12]}"
-    )
+    settings = load_settings()
+    who = _who(cluster or settings.cluster)
     options = Options(
         retries=retries,
         retry_anyway=retry_on is RetryOn.FAILURE,
         job_events=job_events,
         stall_after_s=stall_after_s,
         progress_file=progress_file,
-        job_state=job_state or load_settings().job_state,
+        job_state=job_state or settings.job_state,
         **_patterns(progress_pattern, checkpoint_pattern, is_file=progress_file is not None),
     )
     with _surroundings(who, out, brokers, verdict_wait_s) as (sink, judge):
         ending = _run(who, command, options, sink, judge)
     _end_as(ending.exit_code, ending.signal)
+
+
+def _who(cluster: str | None) -> Identity:
+    fresh_id = f"launch-{uuid.uuid4().hex[:12]}"
+    return identity_of(os.environ, node=socket.gethostname(), cluster=cluster, fresh_id=fresh_id)
 
 
 def _patterns(steps: str | None, saves: str | None, *, is_file: bool) -> dict[str, Any]:
@@ -172,7 +186,7 @@ def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: 
 def _judged_by_all(events: Sink, brokers: str | None, wait_s: float, alone: Judge) -> Iterator[tuple[Sink, Judge]]:
     from producers.launcher.verdicts import KafkaVerdicts  # noqa: PLC0415 - needs the Kafka client
 
-    verdicts = KafkaVerdicts(load_connection(brokers), wait_s=wait_s)
+    verdicts = KafkaVerdicts(load_connection(brokers), wait_s=wait_s, since_ms=wall_ms())
     try:
         yield events, _FirstOf(verdicts, alone)
     finally:

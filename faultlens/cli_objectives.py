@@ -50,7 +50,7 @@ def show(
 @app.command()
 def check(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="A file or folder; without it what the settings name.")
+        Path | None, typer.Argument(metavar="PATH", help="A file or folder; without it what the settings name.")
     ] = None,
     *,
     as_json: JsonOption = False,

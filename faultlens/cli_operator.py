@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from faultlens.cli_options import Brokers, Out
+from faultlens.cli_options import Brokers, ClusterOption, Out
 from faultlens.cli_outlet import STANDARD_OUTPUT, lines, one_place
 from faultlens.clock import iso, moment_of, parse_moment, wall_ms
 from faultlens.codec import Event, encode, event_of, stable_id
@@ -21,7 +21,6 @@ from faultlens.objectives import parse_duration_ms
 
 Verb = Literal["pause", "resume", "approve", "deny", "hold", "release", "acknowledge"]
 
-ClusterOption = Annotated[str, typer.Option("--cluster", metavar="NAME", help="Which cluster.")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why. It is shown wherever this matters.")]
 NodesOption = Annotated[
     list[str] | None, typer.Option("--node", metavar="NODE", help="Only these nodes; may be repeated.")
@@ -36,12 +35,12 @@ ForOption = Annotated[str | None, typer.Option("--for", metavar="DURATION", help
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until when it holds.")]
 ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; by default your user name.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Show the event that was sent.")]
-CommandsArgument = Annotated[list[str], typer.Argument(metavar="COMMAND…", help="Ids of commands that wait for it.")]
+CommandsArgument = Annotated[list[str], typer.Argument(metavar="COMMAND", help="Ids of commands that wait for it.")]
 
 
 def pause(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     reason: ReasonOption,
     node: NodesOption = None,
     pool: PoolsOption = None,
@@ -60,7 +59,7 @@ def pause(  # noqa: PLR0913 - one parameter for each option of the command
 
 def resume(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     reason: ReasonOption,
     node: NodesOption = None,
     pool: PoolsOption = None,
@@ -77,7 +76,7 @@ def resume(  # noqa: PLR0913 - as above
 
 def hold(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     reason: ReasonOption,
     node: NodesOption = None,
     pool: PoolsOption = None,
@@ -95,7 +94,7 @@ def hold(  # noqa: PLR0913 - as above
 
 def release(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     reason: ReasonOption,
     node: NodesOption = None,
     pool: PoolsOption = None,
@@ -112,7 +111,7 @@ def release(  # noqa: PLR0913 - as above
 def approve(
     commands: CommandsArgument,
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     reason: ReasonOption,
     by: ByOption = None,
     brokers: Brokers = None,
@@ -126,7 +125,7 @@ def approve(
 def deny(
     commands: CommandsArgument,
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     reason: ReasonOption,
     by: ByOption = None,
     brokers: Brokers = None,
@@ -139,7 +138,7 @@ def deny(
 
 def acknowledge(  # noqa: PLR0913 - as above
     *,
-    cluster: ClusterOption,
+    cluster: ClusterOption = "",
     reason: ReasonOption,
     node: NodesOption = None,
     for_: ForOption = None,

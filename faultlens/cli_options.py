@@ -7,9 +7,29 @@ from typing import Annotated
 
 import typer
 
+from faultlens.errors import UsageError
 from faultlens.objectives import Objectives, load_objectives
 from faultlens.settings import load_settings
 
+
+def named_cluster(given: str) -> str:
+    """Return the cluster's name: as given, else that of the settings. UsageError: nobody names it."""
+    name = given or load_settings().cluster
+    if not name:
+        raise UsageError("which cluster? Give --cluster NAME, or set FAULTLENS_CLUSTER")
+    return name
+
+
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        callback=named_cluster,
+        show_default=False,
+        help="What the cluster is called in events (FAULTLENS_CLUSTER).",
+    ),
+]
 Brokers = Annotated[
     str | None, typer.Option("--brokers", metavar="HOST:PORT,…", help="Where Kafka is (FAULTLENS_BROKERS).")
 ]

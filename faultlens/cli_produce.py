@@ -34,7 +34,7 @@ _PATIENCE_SECONDS: Final = 120.0
 
 def produce(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE…", help="Events, one a line; plain, gzip or zstd. - is standard input.")
+        list[str], typer.Argument(metavar="FILE", help="Events, one a line; plain, gzip or zstd. - is standard input.")
     ],
     *,
     brokers: Brokers = None,
@@ -63,10 +63,10 @@ def produce(
     configure()
     forward_libraries()
     factor, until_ms = _factor(speed), _moment(until)
+    recordings = [Recording(file) for file in files]
     connection = load_connection(brokers)
     wanted = {plan.name: plan.partitions for plan in plans(demand(connection))}
     player = Player(connection, {topic: wanted[topic] for topic in TICKING})
-    recordings = [Recording(file) for file in files]
     began_s = perf_counter()
     with (
         closing(LaneProgress(connection, READS, wanted, offsets_of)) as workers,

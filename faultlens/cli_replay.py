@@ -36,7 +36,7 @@ NO_STORE: Final = "none"
 def replay(  # noqa: PLR0913 - one parameter for each option of the command
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE…", help="Events, one a line; plain, gzip or zstd. - is standard input."),
+        typer.Argument(metavar="FILE", help="Events, one a line; plain, gzip or zstd. - is standard input."),
     ] = None,
     *,
     until: Annotated[

@@ -21,7 +21,7 @@ from streams.remediation import Policy
 
 def whatif(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE…", help="Recorded events, one a line; plain, gzip or zstd.")
+        list[str], typer.Argument(metavar="FILE", help="Recorded events, one a line; plain, gzip or zstd.")
     ],
     *,
     policy: Annotated[

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from faultlens.arrival import Entry, arrivals
 from faultlens.codec import MAX_RECORD_BYTES, Decoder
-from faultlens.errors import InvalidEventError, WorldError
+from faultlens.errors import InvalidEventError, UsageError, WorldError
 
 STDIN: Final = "-"
 HEAD_BYTES: Final = 64 * 1024
@@ -37,7 +37,10 @@ class LongLine(Struct, frozen=True):
 
 
 class Recording:
-    """A file of events (`-`: standard input), read once from its beginning; compression is told by its content."""
+    """A file of lines (`-`: standard input), read once from its beginning; compression is told by its content.
+
+    UsageError: there is no such file, or it may not be read.
+    """
 
     def __init__(self, path: str) -> None:
         self.name = path
@@ -100,15 +103,15 @@ class Recording:
 
 
 def _size_of(path: Path) -> int | None:
-    """Return the size of a regular file, None for a pipe; WorldError where nothing can be read."""
+    """Return the size of a regular file, None for a pipe; UsageError where nothing can be read."""
     try:
         if path.is_dir():
-            raise WorldError(f"{path} is a directory: name the files of events in it")
+            raise UsageError(f"{path} is a directory: name the files in it")
         with path.open("rb"):
             pass
         return path.stat().st_size if path.is_file() else None
     except OSError as error:
-        raise WorldError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 # --- decompression -------------------------------------------------------------------------------------

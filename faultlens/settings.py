@@ -44,6 +44,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
 
+    cluster: str | None = Field(default=None, max_length=200, description="what this cluster is called in events")
     store: str = Field(default_factory=default_store, description="where answers are kept")
     store_password: SecretStr | None = Field(default=None, description="password of the store's user on a server")
     store_password_file: Path | None = Field(default=None, description="file whose first line is that password")

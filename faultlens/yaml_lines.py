@@ -21,14 +21,14 @@ _Read = TypeVar("_Read")
 
 
 class Problem(NamedTuple):
-    """What is wrong, where: `str()` gives `file:line: text`."""
+    """What is wrong, where: `str()` gives `file:line: text`, and `file: text` for line 0, a file as a whole."""
 
     path: Path
     line: int
     text: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.text}"
+        return f"{self.path}:{self.line}: {self.text}" if self.line else f"{self.path}: {self.text}"
 
 
 class YamlProblemError(ValueError):
@@ -83,9 +83,9 @@ def _read(path: Path, read: Callable[[Path, bytes], _Read]) -> _Read:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise YamlProblemError(Problem(path, 1, f"cannot be read: {error.strerror}")) from error
+        raise YamlProblemError(Problem(path, 0, f"cannot be read: {error.strerror}")) from error
     if len(raw) > FILE_BYTES_LIMIT:
-        raise YamlProblemError(Problem(path, 1, f"{len(raw)} bytes are more than the limit of {FILE_BYTES_LIMIT}"))
+        raise YamlProblemError(Problem(path, 0, f"{len(raw)} bytes are more than the limit of {FILE_BYTES_LIMIT}"))
     try:
         return read(path, raw)
     except yaml.MarkedYAMLError as error:
@@ -98,7 +98,7 @@ def _read(path: Path, read: Callable[[Path, bytes], _Read]) -> _Read:
 def _document(path: Path, raw: bytes) -> YamlDocument:
     root = yaml.compose(raw, Loader=yaml.CSafeLoader)
     if root is None:
-        raise YamlProblemError(Problem(path, 1, "the file is empty"))
+        raise YamlProblemError(Problem(path, 0, "the file is empty"))
     return _of_node(path, root)
 
 
@@ -106,7 +106,7 @@ def _documents(path: Path, raw: bytes) -> list[YamlDocument]:
     found = [_of_node(path, root) for root in yaml.compose_all(raw, Loader=yaml.CSafeLoader)]
     documents = [document for document in found if document.data is not None]
     if not documents:
-        raise YamlProblemError(Problem(path, 1, "the file is empty"))
+        raise YamlProblemError(Problem(path, 0, "the file is empty"))
     return documents
 
 

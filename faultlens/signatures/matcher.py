@@ -47,7 +47,14 @@ def compile_pattern(pattern: str, *, role: Role) -> Any:
     try:
         return re2.compile(_lines(pattern), pattern_options(across_lines=role == "quote"))
     except re2.error as error:
-        raise PatternError(f"not RE2 syntax: {error}") from error
+        raise PatternError(f"not RE2 syntax: {_said(error, pattern)}") from error
+
+
+def _said(error: Exception, pattern: str) -> str:
+    """What RE2 says of a pattern, about the pattern as it was written."""
+    said = error.args[0] if error.args else ""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    return text.replace(_lines(pattern).decode(), pattern)
 
 
 def _lines(pattern: str) -> bytes:

@@ -9,6 +9,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from faultlens.errors import ConfigurationError
+from faultlens.settings import load_settings
 from faultlens.yaml_lines import load_model
 
 _ROLES: Final = Path(__file__).parent / "roles.yaml"
@@ -47,9 +49,9 @@ class Validation(_Strict):
 
 
 class Configuration(_Strict):
-    """`agent.yaml`. `not_needed` names checks, each with the reason."""
+    """`agent.yaml`. `not_needed` names checks, each with the reason; `cluster` may be left to FAULTLENS_CLUSTER."""
 
-    cluster: Text
+    cluster: Annotated[str, Field(max_length=200)] = ""
     node: Text = Field(default_factory=socket.gethostname)
     pool: Text | None = None
     role: Literal["gpu", "cpu"] = "gpu"
@@ -86,7 +88,11 @@ class _Roles(_Strict):
 
 def load_configuration(path: Path) -> Configuration:
     """Return the configuration; ConfigurationError names file, line and what is wrong."""
-    return load_model(path, Configuration, "the agent's configuration cannot be used:")
+    configuration = load_model(path, Configuration, "the agent's configuration cannot be used:")
+    cluster = configuration.cluster or load_settings().cluster
+    if not cluster:
+        raise ConfigurationError(f"{path}: cluster: no cluster is named, here or by FAULTLENS_CLUSTER")
+    return configuration.model_copy(update={"cluster": cluster})
 
 
 @cache

@@ -32,6 +32,11 @@ def plugin_answer(checks: Sequence[Check]) -> Answer:
     return Answer(False, "; ".join(f"{check.status}: {check.message or check.code or check.name}" for check in bad))
 
 
+def plugin_trouble(why: str) -> Answer:
+    """Return the answer where the check cannot be made at all: that is no sign of health."""
+    return Answer(False, f"error: {' '.join(why.split())}")
+
+
 def plugin_rules(configuration: Configuration, path: Path) -> str:
     """Return node-problem-detector's custom plugin configuration: a permanent condition for each check of this node."""
     probes = probes_of(configuration)
@@ -58,7 +63,7 @@ def plugin_rules(configuration: Configuration, path: Path) -> str:
                 "condition": condition_of(probe.name),
                 "reason": f"{condition_of(probe.name)}Found",
                 "path": "faultlens",
-                "args": ["npd-check", probe.name, "--config", str(path)],
+                "args": ["npd-check", probe.name, "--config", str(path.absolute())],
                 "timeout": f"{probe.deadline_s + _MARGIN_S:g}s",
             }
             for probe in probes

@@ -83,7 +83,9 @@ def _get(url: str, headers: Mapping[str, str], *, method: str = "GET") -> str | 
         if error.code == 404:
             return None
         raise WorldError(f"{url} answers {error.code}") from None
-    except (URLError, OSError) as error:
+    except URLError as error:
+        raise WorldError(f"{url} does not answer: {error.reason}") from None
+    except OSError as error:
         raise WorldError(f"{url} does not answer: {error}") from None
     return body.decode("utf-8", "replace")
 

@@ -18,5 +18,6 @@ def open_database(path: Path, schema: str) -> sqlite3.Connection:
         file = sqlite3.connect(path, timeout=5)
         file.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {schema};")
     except (sqlite3.Error, OSError) as error:
-        raise WorldError(f"{path} cannot be used: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WorldError(f"{path} cannot be used: {why}") from error
     return file

@@ -142,4 +142,5 @@ def _explained(what: Path | str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise WorldError(f"{what} cannot be written: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WorldError(f"{what} cannot be written: {why}") from error

@@ -45,8 +45,7 @@ class KubernetesBridge:
 
     async def run(self, cluster: Cluster, versions: dict[str, str], stop: Flag) -> None:
         """Watch until told to stop. `versions`: how far each kind's watch had come. WorldError: no way to begin."""
-        resources = [resource for resource in RESOURCES if await cluster.has(resource)]
-        _log.info("watching", kinds=[resource.kind for resource in resources])
+        resources = await _there(cluster)
         queue: asyncio.Queue[Change] = asyncio.Queue(QUEUE)
         following: list[asyncio.Task[None]] = []
         try:
@@ -60,6 +59,16 @@ class KubernetesBridge:
             for task in following:
                 task.cancel()
             await asyncio.gather(*following, return_exceptions=True)
+
+    async def once(self, cluster: Cluster) -> None:
+        """List everything there is and tell what is new. WorldError: something cannot be listed."""
+        for resource in await _there(cluster):
+            await cluster.seen(resource, self._noted)
+        self._put(self._translator.on_time(self._now_ms()))
+        self._save()
+
+    async def _noted(self, change: Change) -> None:
+        self._take(change)
 
     async def _first_list(self, resource: Resource, queue: asyncio.Queue[Change]) -> None:
         """Translate until the kind was listed: what rests on it is listed after it."""
@@ -110,6 +119,13 @@ class KubernetesBridge:
     def _cursors(self) -> Iterator[tuple[str, bytes]]:
         for kind, version in self._versions.items():
             yield f"{_VERSION}{kind}", version.encode()
+
+
+async def _there(cluster: Cluster) -> list[Resource]:
+    """Return the kinds that the cluster has."""
+    resources = [resource for resource in RESOURCES if await cluster.has(resource)]
+    _log.info("watching", kinds=[resource.kind for resource in resources])
+    return resources
 
 
 def versions_in(saved: dict[str, bytes]) -> dict[str, str]:

@@ -180,6 +180,13 @@ class Cluster:
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
+    async def seen(self, resource: Resource, put: Callable[[Change], Any]) -> None:
+        """List a kind once; every object is awaited into `put`. WorldError: it cannot be listed."""
+        try:
+            await self._listed(resource, put)
+        except (aiohttp.ClientError, ApiException, TimeoutError, OSError, msgspec.DecodeError, _GoneError) as error:
+            raise WorldError(f"{resource.path} cannot be listed: {str(error)[:300]}") from None
+
     async def _listed(self, resource: Resource, put: Callable[[Change], Any]) -> str:
         """List everything in pages, and return the version to watch from."""
         there: set[str] = set()

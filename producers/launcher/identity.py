@@ -19,6 +19,8 @@ _DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", 
 _RUNNERS: Final[Mapping[str, Runner]] = {
     "TORCHELASTIC_RUN_ID": "torchrun", "OMPI_COMM_WORLD_RANK": "mpirun", "SLURM_PROCID": "srun", "PMI_RANK": "mpirun",
 }  # fmt: skip
+# What a cluster is called that nobody named.
+NO_CLUSTER: Final = "local"
 _USER: Final = ("SLURM_JOB_USER", "USER", "LOGNAME")
 
 
@@ -59,8 +61,11 @@ class Identity(Struct, frozen=True, kw_only=True):
         return tuple(range(number * width, min(self.ranks, (number + 1) * width)))
 
 
-def identity_of(environment: Mapping[str, str], *, node: str, cluster: str, fresh_id: str) -> Identity:
-    """Return who we are. A process that no scheduler started is a job of its own, named `fresh_id`, with one rank."""
+def identity_of(environment: Mapping[str, str], *, node: str, cluster: str | None, fresh_id: str) -> Identity:
+    """Return who we are. A process that no scheduler started is a job of its own, named `fresh_id`, with one rank.
+
+    `cluster`: as it was named to us; None: as Slurm calls it, and otherwise `local`.
+    """
     job_id, attempt = named_job(environment)
     ranks = _number(environment, _WORLD) or 1
     node = environment.get("SLURMD_NODENAME") or node
@@ -70,7 +75,7 @@ def identity_of(environment: Mapping[str, str], *, node: str, cluster: str, fres
         rank=_number(environment, _RANK) or 0,
         ranks=ranks,
         node=node,
-        cluster=environment.get("SLURM_CLUSTER_NAME") or cluster,
+        cluster=cluster or environment.get("SLURM_CLUSTER_NAME") or NO_CLUSTER,
         nodes=_nodes(environment, node),
         devices=_devices(environment),
         user=next((environment[name] for name in _USER if environment.get(name)), None),

@@ -199,6 +199,20 @@ def test_a_mistake_in_the_configuration_is_named_with_its_line(tmp_path: Path) -
     assert load_configuration(path).interval_s == 30
 
 
+def test_the_cluster_s_name_may_be_left_to_the_environment_and_is_missed_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("role: cpu\n")
+    monkeypatch.delenv("FAULTLENS_CLUSTER", raising=False)
+    with pytest.raises(ConfigurationError, match=r"no cluster is named, here or by FAULTLENS_CLUSTER"):
+        load_configuration(path)
+    monkeypatch.setenv("FAULTLENS_CLUSTER", "c7")
+    assert load_configuration(path).cluster == "c7"
+    path.write_text("role: cpu\ncluster: c8\n")
+    assert load_configuration(path).cluster == "c8"
+
+
 def test_a_check_that_does_not_exist_cannot_be_off(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no check eccc; known are clock, container_runtime"):
         probes_of(configuration(tmp_path, not_needed={"eccc": "typo"}))
@@ -244,6 +258,30 @@ def test_the_plugin_s_command_ends_with_0_or_1_and_says_why(tmp_path: Path, caps
         main(["npd-check", "local_disk", "--config", str(path)])
     assert ended.value.code == 1
     assert capsys.readouterr().out.startswith("missing: ")
+
+
+@pytest.mark.parametrize(
+    ("check", "content", "code", "said"),
+    [
+        ("ecc", "cluster: c1\nrole: gqu\n", 1, "error: "),
+        ("ekk", "cluster: c1\nrole: gpu\n", 1, "error: no check ekk on this node"),
+        ("ecc", "cluster: c1\nrole: cpu\n", 0, "a node of the role cpu has no GPUs"),
+    ],
+)
+def test_a_plugin_that_cannot_look_does_not_end_as_one_that_the_detector_takes_for_well(
+    check: str, content: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        main(["npd-check", check, "--config", str(path)])
+    assert ended.value.code == code
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_rules_name_the_configuration_wherever_the_detector_is_started(tmp_path: Path) -> None:
+    rules = json.loads(plugin_rules(configuration(tmp_path, role="gpu"), Path("agent.yaml")))
+    assert {rule["args"][3] for rule in rules["rules"]} == {str(Path("agent.yaml").absolute())}
 
 
 def test_the_rules_have_a_condition_for_every_check_and_more_patience_than_it(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from faultlens.catalogue import load_catalogue
@@ -173,19 +172,6 @@ def test_control_characters_of_a_site_file_cannot_steer_the_terminal(tmp_path: P
     output = run("xid:64", "--family", "H100", "--catalogue", str(tmp_path))[1]
     assert "\x1b" not in output
     assert "[31mred [bold]" in output
-
-
-def test_it_can_be_mounted_under_a_name_of_a_larger_program() -> None:
-    program = typer.Typer()
-    program.add_typer(app, name="catalogue")
-
-    @program.command()
-    def other() -> None:
-        """Another verb."""
-
-    result = RUNNER.invoke(program, ["catalogue", "xid:79", "--family", "H100", "--json"])
-    assert result.exit_code == 0
-    assert json.loads(result.output)["ref"] == "xid:79"
 
 
 def test_it_runs_as_a_module() -> None:

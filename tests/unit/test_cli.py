@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,22 @@ def test_every_verb_can_be_loaded_and_explains_itself(name: str, capsys: pytest.
     code, shown, _ = run(capsys, name, "--help")
     assert code == 0
     assert len(shown) > 100
+
+
+@pytest.mark.parametrize("name", sorted(cli.VERBS))
+def test_how_a_verb_is_used_names_what_it_takes_as_a_person_would(name: str) -> None:
+    """No argument is shown by its name in the program, nor what is optional or may be repeated marked twice."""
+    for words in usages(cli.command_of(name), name):
+        arguments = words.partition("[OPTIONS]")[2]
+        assert not re.search(r"\[\[|…|\{--|\{[a-z_]+\}", arguments), words
+
+
+def usages(command: Any, name: str) -> Iterator[str]:
+    """Yield how each command of a verb is used."""
+    context = command.make_context(name, [], resilient_parsing=True)
+    yield command.get_usage(context)
+    for below in getattr(command, "commands", {}):
+        yield from usages(command.commands[below], f"{name} {below}")
 
 
 def test_help_lists_every_verb_and_loads_none() -> None:
@@ -93,8 +111,34 @@ def test_control_characters_of_what_an_error_quotes_are_not_obeyed() -> None:
 
 def test_errors_are_told_as_json_when_answers_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, told = run(capsys, "replay", str(tmp_path / "none"), "--store", "none", "--json")
-    assert code == 3
-    assert json.loads(told)["error"]["kind"] == "WorldError"
+    assert code == 2
+    assert json.loads(told)["error"]["kind"] == "UsageError"
+
+
+READING = (
+    "replay PATH",
+    "explain-log PATH",
+    "import kernel-log PATH --node n1 --family H100 --cluster c1",
+    "import slurm --sacct PATH --cluster c1",
+    "produce PATH --brokers 127.0.0.1:1",
+    "agent --once --config PATH",
+    "validate-node --config PATH",
+    "ingest --tokens PATH --brokers 127.0.0.1:1",
+    "bridge kubernetes --once --cluster c1 --out - --kubeconfig PATH",
+    "bridge cloud aws --cluster c1 --out - --from api --nodes PATH",
+)
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_path_that_cannot_be_read_is_wrong_use_of_every_command_and_is_named(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for path, why in ((tmp_path / "absent", "No such file"), (tmp_path, "directory")):
+        code, _, told = run(capsys, *command.replace("PATH", str(path)).split())
+        assert code == 2
+        assert f"{path}" in told
+        assert why in told
 
 
 # --- replay --------------------------------------------------------------------------------------------
@@ -124,7 +168,7 @@ def test_a_replay_sums_up_for_machines(capsys: pytest.CaptureFixture[str], tmp_p
         (["replay", "-", "-"], 2, "standard input (-) can be read only once"),
         (["replay", "EVENTS", "--until", "yesterday"], 2, "--until: not a time: 'yesterday'"),
         (["replay", "EVENTS", "--until", "2026-11-23T04:00:00"], 2, "no offset"),
-        (["replay", "EVENTS", "missing.jsonl"], 3, "missing.jsonl cannot be read: No such file or directory"),
+        (["replay", "EVENTS", "missing.jsonl"], 2, "missing.jsonl cannot be read: No such file or directory"),
         (["replay", "EVENTS", "--store", "mysql://x"], 2, "not a store: mysql://"),
         (["replay", "EVENTS", "--objectives", "none.yaml"], 2, "none.yaml"),
         (["replay", "EVENTS", "--catalogue", "none"], 2, "none"),

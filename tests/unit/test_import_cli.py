@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -96,12 +97,18 @@ def test_a_bad_line_is_named_and_everything_else_is_read(run: Run, tmp_path: Pat
         (["slurm", str(EXAMPLE), "--live", "--cluster", "c"], "give a folder with exports"),
         (["slurm", "/no/such/folder", "--cluster", "c"], "no such folder"),
         (["slurm", str(ROOT / "tests"), "--cluster", "c"], "no export of sacct"),
-        (["slurm", "--sacct", "/no/such/file", "--cluster", "c"], "/no/such/file: no such file"),
+        (["slurm", "--sacct", "/no/such/file", "--cluster", "c"], "/no/such/file cannot be read: No such file"),
         (["slurm", "--events", str(EXAMPLE / "sacctmgr_event_epoch.psv"), "--cluster", "c"], "--sacct FILE is needed"),
         (["slurm", str(EXAMPLE), "--cluster", "c", "--timezone", "Mars/Base"], "no such time zone"),
         (["slurm", "--sacct", str(EXAMPLE / "scontrol_show_config.txt"), "--cluster", "c"], "--parsable2"),
-        (["kernel-log", "/no/such.log", "--node", "n", "--family", "H100", "--cluster", "c"], "no such file"),
-        (["kernel-log", "/", "--node", "n", "--family", "H100", "--cluster", "c"], "/: is a directory"),
+        (
+            ["kernel-log", "/no/such.log", "--node", "n", "--family", "H100", "--cluster", "c"],
+            "/no/such.log cannot be read",
+        ),
+        (["kernel-log", "/", "--node", "n", "--family", "H100", "--cluster", "c"], "/ is a directory"),
+        (["kernel-log", "/dev/null", "--node", "n", "--family", "H100", "--cluster", "c"], "/dev/null is a device"),
+        (["slurm", str(ROOT / "Makefile"), "--cluster", "c"], "is a file and no folder"),
+        (["slurm", str(EXAMPLE), "--cluster", ""], "Give --cluster NAME, or set FAULTLENS_CLUSTER"),
         (["kernel-log", "-", "--node", "n", "--family", "H100", "--cluster", "c", "--year", "12"], "--year 12"),
         (["kernel-log", "-", "--node", "n", "--family", "banana", "--cluster", "c"], "unknown GPU family 'banana'"),
     ],
@@ -128,6 +135,15 @@ def test_a_kernel_log_becomes_faults_of_its_node(kernel: Run, tmp_path: Path) ->
     assert event.data.device is not None
     assert (event.data.device.index, event.data.device.uuid, event.data.device.serial) == (4, "GPU-aa", "1650")
     assert "1 events, 1 lines" in done.stderr
+
+
+def test_a_log_comes_through_a_pipe_too_which_can_be_read_once(run: Run) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, f"2026-11-23T04:12:07Z n1 kernel: {XID}\n".encode())
+    os.close(writing)
+    done = run("kernel-log", f"/dev/fd/{reading}", *KERNEL_LOG)
+    os.close(reading)
+    assert [event.data.code for event in events(done.stdout) if isinstance(event.data, NodeFault)] == ["79"]
 
 
 def test_a_packed_log_is_unpacked(run: Run, tmp_path: Path) -> None:

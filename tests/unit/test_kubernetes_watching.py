@@ -17,7 +17,8 @@ import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from faultlens.codec import Event
-from faultlens.errors import WorldError
+from faultlens.errors import ConfigurationError, WorldError
+from faultlens.kubernetes_access import access
 from producers.delivery.kept import Kept
 from producers.kubernetes.bridge import KubernetesBridge, versions_in
 from producers.kubernetes.telling import Names
@@ -145,6 +146,49 @@ def test_lists_come_in_pages_and_watches_go_on_from_the_last_bookmark(serve: Any
     bridged(serve(server), server, tmp_path, sink)
     assert sink.said() == ["submitted", "allocated", "allocated", "allocated", "started"]
     assert [version for path, version in server.asked if path == PODS][:3] == ["100", "103", "150"]
+
+
+def test_a_single_look_tells_what_is_there_and_the_next_one_what_is_new(serve: Any, tmp_path: Path) -> None:
+    server = Server({JOBS: [job()], PODS: [pod()]}, {})
+    url, sink = serve(server), Sink()
+    looked(url, tmp_path, sink)
+    server.lists[PODS] = [pod(phase="Failed", **status(ended(1, 60)))]
+    looked(url, tmp_path, sink)
+    looked(url, tmp_path, sink)
+    assert sink.said() == ["submitted", "allocated", "started", "rank_exited"]
+    assert server.asked == []
+
+
+def test_what_cannot_be_listed_is_told_by_a_single_look(serve: Any, tmp_path: Path) -> None:
+    server = Server({PODS: [{"metadata": []}]}, {})
+    with pytest.raises(WorldError, match=f"{PODS} cannot be listed"):
+        looked(serve(server), tmp_path, Sink())
+
+
+def looked(url: str, place: Path, sink: Sink) -> None:
+    """Look once, with what earlier looks remembered."""
+    kept = Kept(place / "kept")
+
+    async def look() -> None:
+        cluster = Cluster(ApiClient(Configuration(host=url)))
+        bridge = KubernetesBridge(
+            Translator(Names("c1"), saved=kept.all()), kept, sink, now_ms=lambda: START_MS + 70_000
+        )
+        try:
+            await bridge.once(cluster)
+        finally:
+            await cluster.close()
+
+    asyncio.run(look())
+    kept.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xffbinary", b"- a\n- list\n", b"kind: Config\n"])
+def test_a_kubeconfig_that_is_none_is_told_as_that(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="config"):
+        asyncio.run(access(str(path)))
 
 
 def test_a_version_that_is_gone_is_listed_again_and_what_was_missed_is_told_once(serve: Any, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -211,7 +210,7 @@ print(*(late - early for late, early in zip(after, before)), file=sys.stderr)
 def test_a_second_of_output_at_100_mb_costs_the_launcher_less_than_a_second_and_no_memory(
     asked: tuple[str, ...],
 ) -> None:
-    arguments = command(*asked, "--", sys.executable, "-c", FLOOD)
+    arguments = [sys.executable, "-m", "faultlens.cli", "launch", *asked, "--", sys.executable, "-c", FLOOD]
     done = subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60, check=True)
     cpu_s, grown_kib = map(float, done.stderr.split())
     assert cpu_s < 1.0
@@ -338,34 +337,3 @@ def test_a_job_that_was_asked_to_end_was_cancelled() -> None:
     assert telling.outcome_of(Ending(signal=15, asked_to_end=True)) == "cancelled"
     assert telling.outcome_of(Ending(exit_code=0, asked_to_end=True)) == "succeeded"
     assert telling.ended(WHO, 1, Ending(exit_code=1, at_ms=MINUTE_MS), None).time_ms == MINUTE_MS
-
-
-# --- the command -----------------------------------------------------------------------------------------------------
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "faultlens.cli", "launch", *arguments]
-
-
-@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9), ("kill -TERM $$", -15)])
-def test_the_command_line_ends_exactly_as_what_it_ran(script: str, code: int, tmp_path: Path) -> None:
-    arguments = ["--out", str(tmp_path / "events.jsonl"), "--", "sh", "-c", script]
-    assert subprocess.run(command(*arguments), capture_output=True, timeout=60, check=False).returncode == code
-
-
-def test_what_does_not_exist_ends_as_in_a_shell() -> None:
-    done = subprocess.run(command("--", "no-such-program"), capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (127, b"faultlens: no-such-program: No such file or directory\n")
-
-
-def test_signals_reach_the_command_and_its_end_is_a_cancellation(tmp_path: Path) -> None:
-    pipe, out = tmp_path / "pipe", tmp_path / "events.jsonl"
-    os.mkfifo(pipe)
-    # Not one long wait: a signal that comes just before a shell begins to wait is only seen after it.
-    script = f"trap 'exit 3' TERM; : > {pipe}; while :; do sleep 0.1; done"
-    with subprocess.Popen(command("--out", str(out), "--", "sh", "-c", script)) as process:
-        pipe.read_text()  # returns once the script has set its trap
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 3
-    ends = [json.loads(line)["data"] for line in out.read_text().splitlines() if ".ended." in line]
-    assert [(end["outcome"], end["exit_code"]) for end in ends] == [("cancelled", 3)]

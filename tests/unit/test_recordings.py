@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from faultlens.clock import parse_moment
 from faultlens.codec import MAX_RECORD_BYTES, Decoder, encode
-from faultlens.errors import WorldError
+from faultlens.errors import UsageError, WorldError
 from faultlens.recordings import HEAD_BYTES, LongLine, Recording, entries, merged, split
 from faultlens.topics import INPUT_TYPES
 from tests.simulation.toy import fault
@@ -89,9 +89,9 @@ def test_what_came_before_the_break_is_read_first(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(WorldError, match=r"missing\.jsonl cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"missing\.jsonl cannot be read: No such file"):
         Recording(str(tmp_path / "missing.jsonl"))
-    with pytest.raises(WorldError, match="is a directory: name the files"):
+    with pytest.raises(UsageError, match="is a directory: name the files"):
         Recording(str(tmp_path))
 
 

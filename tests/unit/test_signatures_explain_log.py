@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from faultlens.cli_explain_log import explain_log, judge
-from faultlens.errors import UsageError, WorldError
+from faultlens.errors import UsageError
 from faultlens.signatures import load_signatures
 from faultlens.signatures.excerpt import HEAD_BYTES, TAIL_BYTES, read_excerpt
 
@@ -141,6 +141,6 @@ def test_a_log_with_torn_lines_is_still_one(tmp_path: Path) -> None:
     assert "app.exception" in told(tmp_path, FILLER * 9 + b"\xff\x00\xfe\nKeyError: 'late'\n")
 
 
-def test_a_file_that_is_not_there_is_the_world_s_failure_and_named(tmp_path: Path) -> None:
-    with pytest.raises(WorldError, match=r"none\.log cannot be read: No such file"):
+def test_a_file_that_is_not_there_is_wrong_use_and_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.log cannot be read: No such file"):
         explain_log(tmp_path / "none.log")
