@@ -20,6 +20,7 @@ from streams.remediation.record import (
     IncidentCard,
     Machine,
     NodeCard,
+    Place,
     Recent,
     ScopeCount,
     Trait,
@@ -31,6 +32,7 @@ from streams.remediation.record import (
     key_of,
     machine_key,
     node_key,
+    place_key,
     recent_key,
     scope_key,
 )
@@ -142,6 +144,11 @@ class Desk:
     def machine(self, name: str) -> Machine:
         """Return what a machine or GPU had."""
         return self._or_new(machine_key(self.cluster, name), Machine(self.cluster, name))
+
+    def place(self, name: str) -> Place | None:
+        """Return where a machine or GPU was when something was wrong with it; None: nothing was."""
+        known: Place | None = self.card(place_key(self.cluster, name))
+        return known
 
     def job(self, job_id: str) -> HungJob | None:
         """Return a job that runs on nodes in trouble; None: it is not known."""

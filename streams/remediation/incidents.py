@@ -11,7 +11,7 @@ from faultlens.clock import DAY_MS
 from faultlens.codec import stable_id
 from faultlens.internal import Announced, Intervened, Observation, Tended
 from streams.node_health.conditions import condition_id
-from streams.remediation import announcing, common, fleet, looked_past
+from streams.remediation import announcing, common, fleet, looked_past, renaming
 from streams.remediation.climbing import advance
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
@@ -71,9 +71,12 @@ def opened(desk: Desk, node: str, trait: Trait) -> None:
     if looked_past.is_looked_past(card, trait, desk.now_ms):
         fleet.keep(desk, looked_past.passed(card, trait, desk.now_ms))
         return
+    if renaming.is_left_behind(desk, card, trait.cause):
+        return
     traits = (*(t for t in announcing.without_echoes(card, trait) if t.key != trait.key), trait)
     kept = traits[-FAULTS_MAX:]
     fleet.keep(desk, replace(card, traits=kept, overflow=card.overflow + len(traits) - len(kept)))
+    renaming.noted(desk, card)
     taken_up(desk, node, trait)
 
 

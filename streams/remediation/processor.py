@@ -30,7 +30,7 @@ from faultlens.internal import (
 )
 from streams.context import Context, apply_change
 from streams.processor import Effects, Emit, Shelf
-from streams.remediation import announcing, common, controls, fleet, hanging, incidents, issuing, verdicts
+from streams.remediation import announcing, common, controls, fleet, hanging, incidents, issuing, renaming, verdicts
 from streams.remediation.climbing import advance, followed
 from streams.remediation.desk import Desk
 from streams.remediation.gates import is_for_room
@@ -43,6 +43,7 @@ from streams.remediation.record import (
     HungJob,
     IncidentCard,
     Machine,
+    Place,
     Recent,
     key_of,
 )
@@ -218,9 +219,13 @@ def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
     fleet.keep(desk, card)
     for key in over:
         incidents.cleared(desk, data.node, key, desk.now_ms)
+    if is_known_anew or data.report_ms:
+        renaming.followed(desk, data.node, is_new=is_known_anew)
     incident = desk.incident(desk.node(data.node).incident)
     if incident is None:
         return
+    if is_known_anew:
+        renaming.noted(desk, desk.node(data.node))
     if gone:
         incidents.gone(desk, incident) if incident.node else common.left(desk, incident, data.node)
     elif incident.node:
@@ -330,5 +335,5 @@ def _due(desk: Desk, card: Card) -> None:
     elif isinstance(card, ClusterCard):
         desk.put(controls.lapsed(card, desk.now_ms))
         _look_at_waiting(desk)
-    elif isinstance(card, HungJob | Machine | Recent):
+    elif isinstance(card, HungJob | Machine | Place | Recent):
         desk.drop(key_of(card))

@@ -284,7 +284,16 @@ class Machine(Struct, frozen=True, omit_defaults=True, tag="machine"):
     seen_ms: int = 0
 
 
-Card = NodeCard | ScopeCount | IncidentCard | CommandCard | ClusterCard | Recent | Machine | HungJob
+class Place(Struct, frozen=True, omit_defaults=True, tag="place"):
+    """The node in which a machine (`host/ID`) or GPU (`gpu/UUID`) was when something was wrong with it last."""
+
+    cluster: str
+    name: str
+    node: str
+    seen_ms: int
+
+
+Card = NodeCard | ScopeCount | IncidentCard | CommandCard | ClusterCard | Recent | Machine | Place | HungJob
 
 
 def node_key(cluster: str, node: str) -> str:
@@ -322,6 +331,11 @@ def machine_key(cluster: str, name: str) -> str:
     return f"machine|{cluster}|{name}"
 
 
+def place_key(cluster: str, name: str) -> str:
+    """Return the key of where a machine or GPU was."""
+    return f"place|{cluster}|{name}"
+
+
 def job_key(cluster: str, job_id: str) -> str:
     """Return the key of a job on nodes in trouble."""
     return f"job|{cluster}|{job_id}"
@@ -339,7 +353,7 @@ def key_of(card: Card) -> str:
         return incident_key(card.cluster, card.id)
     if isinstance(card, CommandCard):
         return command_key(card.cluster, card.id)
-    kind = {ScopeCount: scope_key, Recent: recent_key, Machine: machine_key}[type(card)]
+    kind = {ScopeCount: scope_key, Recent: recent_key, Machine: machine_key, Place: place_key}[type(card)]
     return kind(card.cluster, card.name)
 
 
@@ -372,6 +386,7 @@ _DUE: Final[Mapping[type, Callable[[Any], int | None]]] = {
     CommandCard: _command_due,
     ClusterCard: _cluster_due,
     Recent: _recent_due,
+    Place: lambda card: card.seen_ms + HISTORY_MS,
     HungJob: lambda card: card.heard_ms + JOB_KEPT_MS,
     Machine: lambda card: max((repair.at_ms for repair in card.repairs), default=card.seen_ms) + HISTORY_MS,
 }

@@ -159,3 +159,72 @@ def test_a_node_that_is_taken_away_in_trouble_and_returns_with_it_begins_above_a
     fleet = Fleet()
     fleet.stands("a", host_id="A").opens("a").stands("a", host_id="A", state="removed", later=60)
     assert first_repair(fleet.breaks("b", host_id="A")) == "power_cycle"
+
+
+# --- open under the old name -----------------------------------------------------------------------------
+
+
+class Told(Fleet):
+    """A fleet of which it is kept how its incidents ended."""
+
+    @property
+    def ends(self) -> dict[str, str | None]:
+        closed = (i for i in self.cluster.incidents if i.phase == "closed")
+        return {incident.scope.nodes[0]: incident.closed_because for incident in closed}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"host_id": "A"}, {"host_id": "A"}),
+        ({"gpus": GPUS}, {"gpus": GPUS}),
+        ({"gpus": GPUS}, {"gpus": (*GPUS[:5], *OTHERS[5:]), "host_id": "A"}),
+        ({"gpus": GPUS, "host_id": "A"}, {"gpus": GPUS}),
+    ],
+)
+def test_what_is_open_of_a_machine_is_over_when_it_comes_back_under_another_name(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    fleet = Told()
+    fleet.stands("a", **before).opens("a").stands("b", later=60, **after)
+    assert fleet.ends == {"a": "its machine is b now"}
+    assert first_repair(fleet.breaks("b", **after)) == "power_cycle", "it brings its record"
+    assert [c.node for c in fleet.cluster.commands].count("a") == 1, "and nothing more is done to the name"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"host_id": "A"}, {"host_id": "B"}),
+        ({"gpus": GPUS}, {"gpus": (*GPUS[:4], *OTHERS[4:])}),
+        ({"gpus": GPUS, "host_id": "A"}, {"gpus": GPUS, "host_id": "B"}),
+        ({}, {}),
+    ],
+)
+def test_what_is_open_stays_so_when_other_hardware_comes(before: dict[str, Any], after: dict[str, Any]) -> None:
+    fleet = Told()
+    fleet.stands("a", **before).opens("a").stands("b", later=60, **after)
+    assert fleet.ends == {}
+
+
+def test_a_name_under_which_a_machine_still_reports_keeps_its_incident_until_it_falls_silent() -> None:
+    """Two machines may say that they are the same one: images are copied."""
+    fleet = Told()
+    fleet.stands("a", host_id="A").opens("a").stands("b", host_id="A")
+    for _ in range(5):
+        fleet.stands("a", host_id="A").stands("b", host_id="A")
+    assert fleet.ends == {}
+    fleet.stands("b", host_id="A", later=3)
+    assert fleet.ends == {"a": "its machine is b now"}
+
+
+def test_the_silence_of_a_name_that_was_left_behind_opens_nothing() -> None:
+    fleet = Told()
+    fleet.stands("a", host_id="A").opens("a").stands("b", host_id="A", later=60)
+    before = len(fleet.cluster.incidents)
+    at_ms = T0 + round(fleet.minute * MINUTE_MS)
+    silent = Observation(
+        "s", "agent/a", "a", "kernel", "silent", at_ms, at_ms, "hardware", "host.lost.silent", "root", 54, "so", True
+    )
+    fleet.cluster.tell(Condition("a", "c1", "opened", "silent", silent, at_ms), minute=fleet.minute)
+    assert len(fleet.cluster.incidents) == before

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, parse_moment
 from faultlens.codec import Decoder, encode, event_of
-from faultlens.events import Cause, Data, DeviceRef, JobFinding, RemediationCommand
+from faultlens.events import Cause, Data, DeviceRef, Incident, JobFinding, RemediationCommand
 from faultlens.internal import Condition, JobTrouble, JobVerdict, NodeFacts, Observation
 from streams.context import Context
 from streams.remediation import RemediationProcessor, load_policy
@@ -24,6 +24,7 @@ class Cluster:
         self._processor = RemediationProcessor(load_policy())
         self._states: dict[str, Struct] = {}
         self.commands: list[RemediationCommand] = []
+        self.incidents: list[Incident] = []
         self._told = 0
         self.tell(facts())
 
@@ -41,6 +42,7 @@ class Cluster:
             else:
                 self._states[key] = shelved.state
         self.commands += [e.data for e in effects.emits if isinstance(e.data, RemediationCommand)]
+        self.incidents += [e.data for e in effects.emits if isinstance(e.data, Incident)]
         return self
 
     @property
