@@ -10,11 +10,11 @@ from faultlens.codec import Decoder
 from faultlens.errors import InvalidEventError, WorldError
 from faultlens.events import RemediationCommand
 from faultlens.kafka import Connection, consumer_config
+from faultlens.kafka_asking import Asking
 from faultlens.kafka_words import Complaints, explained
 from faultlens.topics import REMEDIATION_COMMANDS, TYPES
 
 _AT_ONCE: Final = 100
-_ASK_SECONDS: Final = 15.0
 
 
 class KafkaCommands:
@@ -26,22 +26,9 @@ class KafkaCommands:
         self._brokers = connection.brokers
         self._complaints = Complaints()
         self._consumer = Consumer(consumer_config(connection, group) | {"error_cb": self._complaints})
-        self._check()
+        # Who begins is told; an outage later on is waited for.
+        Asking(self._consumer, connection.brokers, self._complaints).demanded([REMEDIATION_COMMANDS])
         self._consumer.subscribe([REMEDIATION_COMMANDS])
-
-    def _check(self) -> None:
-        """Raise WorldError unless the topic is there: who begins is told; an outage later on is waited for."""
-        try:
-            found = self._consumer.list_topics(REMEDIATION_COMMANDS, timeout=_ASK_SECONDS).topics[REMEDIATION_COMMANDS]
-        except KafkaException as error:
-            self._consumer.poll(0)  # only now is said why
-            why = self._complaints.behind(error.args[0])
-            raise WorldError(f"the brokers at {self._brokers} do not answer: {why}") from None
-        if found.error is not None:
-            raise WorldError(
-                f"the brokers at {self._brokers} have no topic {REMEDIATION_COMMANDS} for us "
-                f"({explained(found.error)}): `faultlens topics create`"
-            )
 
     def poll(self, timeout_s: float) -> list[RemediationCommand]:
         """Return the commands that come within the time. WorldError: the brokers cannot be read."""

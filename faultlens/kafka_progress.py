@@ -108,6 +108,7 @@ class LaneProgress:
 
     def _written(self) -> dict[Place, int]:
         """Return up to where each partition is written, without those of which no broker says so."""
+        self._asker.poll(0)  # what a client says of its brokers waits in memory until it is polled
         asked = [TopicPartition(*place, OFFSET_END) for place in self._places]
         try:
             answers = self._asker.offsets_for_times(asked, timeout=_ANSWER_SECONDS)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from faultlens.errors import ConfigurationError, WorldError
 from faultlens.kafka import MAX_MESSAGE_BYTES, Connection, client_config
+from faultlens.kafka_asking import Asking
 from faultlens.kafka_words import Complaints, explained
 from faultlens.topics import CONTEXT, NODE_EVENTS, TOPICS, Topic
 
@@ -21,8 +22,6 @@ STATE_ROLES: Final = ("node", "job", "context", "objectives", "remediation")
 # What steps whole clusters has one lane.
 _OF_CLUSTERS: Final = frozenset({"context", "remediation"})
 _ANSWER_SECONDS: Final = 30.0
-# Whether anybody answers at all is known sooner.
-_ASK_SECONDS: Final = 15.0
 # What records and states rest on; all other settings of a plan are how cleaning up is best done.
 _EXACTLY: Final = frozenset({"cleanup.policy", "message.timestamp.type"})
 _AT_LEAST: Final = frozenset({"retention.ms", "delete.retention.ms", "max.message.bytes"})
@@ -99,16 +98,13 @@ class TopicAdmin:
     """Makes and reads topics. WorldError where the brokers do not answer."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._complaints = Complaints()
-        self._client = AdminClient(client_config(connection) | {"error_cb": self._complaints})
+        complaints = Complaints()
+        self._client = AdminClient(client_config(connection) | {"error_cb": complaints})
+        self._asking = Asking(self._client, connection.brokers, complaints)
 
     def partitions(self) -> dict[str, int]:
         """Return how many partitions each topic that exists has."""
-        try:
-            found = self._client.list_topics(timeout=_ASK_SECONDS).topics
-        except KafkaException as error:
-            raise self._unanswered(error) from None
+        found = self._asking.topics()
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
     def settings(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -123,7 +119,7 @@ class TopicAdmin:
                 for resource, answer in answers.items()
             }
         except KafkaException as error:
-            raise self._unanswered(error) from None
+            raise self._asking.unanswered(error) from None
 
     def create(self, wanted: Sequence[Plan], replication: int) -> list[str]:
         """Make the topics that do not exist and return their names. `replication`: -1 leaves it to the brokers."""
@@ -137,11 +133,6 @@ class TopicAdmin:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise WorldError(f"topic {name} cannot be made: {explained(error.args[0])}") from None
         return made
-
-    def _unanswered(self, error: KafkaException) -> WorldError:
-        self._client.poll(0)  # only now is said why
-        why = self._complaints.behind(error.args[0])
-        return WorldError(f"the brokers at {self._connection.brokers} do not answer: {why}")
 
 
 def mismatches(connection: Connection, wanted: Sequence[Plan] | None = None) -> list[Mismatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Thread
 from typing import Final
 
@@ -19,12 +19,12 @@ from confluent_kafka import (
 
 from faultlens.errors import WorldError
 from faultlens.kafka import DELIVERY_TIMEOUT_MS, Connection, consumer_config, producer_config
+from faultlens.kafka_asking import ASK_SECONDS, Asking
 from faultlens.kafka_logs import KAFKA_LOG
 from faultlens.kafka_words import Complaints, explained
 from faultlens.topics import DEAD_LETTERS
 from sinks.log import Holding, Place, Taken
 
-ASK_SECONDS: Final = 15.0
 LEAVE_SECONDS: Final = 10.0
 # After so long without a sign of life the partitions of a member go to others. Heartbeats have a thread of their own.
 SESSION_TIMEOUT_MS: Final = 15_000
@@ -73,7 +73,8 @@ class KafkaLog:
         self._paused = False
         self.expired: Counter[str] = Counter()
         self._consumer = Consumer(config)
-        self._check(topics)
+        # A topic that is missing is never read, and nobody told.
+        Asking(self._consumer, connection.brokers, self._complaints).demanded(topics)
         self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     @property
@@ -190,16 +191,6 @@ class KafkaLog:
             self._fresh.discard(place)
         consumer.incremental_unassign(partitions)
 
-    def _check(self, topics: Sequence[str]) -> None:
-        """Raise WorldError unless all topics are there: a topic that is missing is never read, and nobody told."""
-        try:
-            known = self._consumer.list_topics(timeout=ASK_SECONDS).topics
-        except KafkaException as error:
-            self._consumer.poll(0)  # only now is said why
-            why = self._complaints.behind(error.args[0])
-            raise WorldError(f"the brokers at {self._brokers} do not answer: {why}") from None
-        check_topics(topics, known, self._brokers)
-
     def _failed(self, error: KafkaError) -> None:
         self._complaints(error)
         if error.fatal() or error.code() in _LASTING:
@@ -257,13 +248,6 @@ def taken_of(message: Message) -> Taken:
         message.key(),
         headers,
     )
-
-
-def check_topics(topics: Sequence[str], known: Container[str], brokers: str) -> None:
-    """Raise WorldError unless all topics are known."""
-    missing = [topic for topic in topics if topic not in known]
-    if missing:
-        raise WorldError(f"the brokers at {brokers} have no topic {', '.join(missing)}: `faultlens topics create`")
 
 
 def _bytes(value: str | bytes | None) -> bytes:

@@ -9,9 +9,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from faultlens.errors import WorldError
 from faultlens.kafka import Connection, consumer_config
+from faultlens.kafka_asking import ASK_SECONDS, Asking
 from faultlens.kafka_words import Complaints
 from sinks.audit import Extent
-from sinks.kafka import ASK_SECONDS, taken_of
+from sinks.kafka import taken_of
 from sinks.log import Place, Taken
 
 _WAIT_S: Final = 0.2
@@ -29,6 +30,7 @@ class Reader:
         self._complaints = Complaints()
         often = {"enable.partition.eof": True, "error_cb": self._complaints}
         self._consumer = Consumer(consumer_config(connection, group) | often)
+        self._asking = Asking(self._consumer, connection.brokers, self._complaints)
 
     def __enter__(self) -> Self:
         return self
@@ -38,18 +40,12 @@ class Reader:
 
     def extents(self, topics: Sequence[str]) -> dict[Place, Extent]:
         """Return where each partition of the topics stands, and what the group has committed."""
+        known = self._asking.demanded(topics)
+        places = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
         try:
-            known = self._consumer.list_topics(timeout=ASK_SECONDS).topics
-            missing = [topic for topic in topics if topic not in known]
-            if missing:
-                raise WorldError(
-                    f"the brokers at {self._brokers} have no topic {', '.join(missing)}: `faultlens topics`"
-                )
-            places = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
             return {(place.topic, place.partition): self._extent(place) for place in self._committed(places)}
         except KafkaException as error:
-            self._consumer.poll(0)  # only now is said why
-            raise self._failed(error.args[0]) from None
+            raise self._asking.unanswered(error) from None
 
     def read(self, place: Place, start: int, stop: int) -> Iterator[Taken]:
         """Yield the records from `start` up to but not including `stop`; what was removed already is left out."""

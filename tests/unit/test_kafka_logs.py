@@ -51,7 +51,7 @@ def test_things_without_end_do_not_fill_the_memory() -> None:
 def test_brokers_that_are_away_are_told_of_in_one_line_with_the_reason(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faultlens.kafka_topics._ASK_SECONDS", 1.0)
+    monkeypatch.setattr("faultlens.kafka_asking.ASK_SECONDS", 1.0)
     with pytest.raises(WorldError, match=r"127\.0\.0\.2:9 do not answer: .*Connection refused$"):
         TopicAdmin(NOBODY_THERE).partitions()
     assert [message.count("Connection refused") for message in caplog.messages] == [1]

@@ -1,0 +1,46 @@
+"""Asking the brokers which topics there are for us; and the sentence where nobody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
+
+from faultlens.errors import WorldError
+from faultlens.kafka_words import Complaints
+
+ASK_SECONDS: Final = 15.0
+
+
+class Asking:
+    """Asks through a client whose `error_cb` is `complaints`. WorldError where the brokers do not answer."""
+
+    def __init__(self, client: AdminClient | Consumer, brokers: str, complaints: Complaints) -> None:
+        self._client: Any = client
+        self._brokers = brokers
+        self._complaints = complaints
+
+    def topics(self) -> dict[str, TopicMetadata]:
+        """Return the topics that there are for this client, by name."""
+        try:
+            known: dict[str, TopicMetadata] = self._client.list_topics(timeout=ASK_SECONDS).topics
+        except KafkaException as error:
+            raise self.unanswered(error) from None
+        return known
+
+    def demanded(self, topics: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Return the topics that there are; WorldError unless all of `topics` are among them."""
+        known = self.topics()
+        missing = [topic for topic in topics if topic not in known]
+        if missing:
+            names = ", ".join(missing)
+            raise WorldError(f"the brokers at {self._brokers} have no topic {names} for us: `faultlens topics create`")
+        return known
+
+    def unanswered(self, error: KafkaException) -> WorldError:
+        """Return what to raise where a call to the brokers failed with `error`."""
+        self._client.poll(0)  # only now is said why
+        why = self._complaints.behind(error.args[0])
+        return WorldError(f"the brokers at {self._brokers} do not answer: {why}")
