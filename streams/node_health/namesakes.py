@@ -82,6 +82,8 @@ class NamesakesProcessor(NodeHealthProcessor):
         return Effects(home, emits, self._next_wake(home), duplicate)
 
     def _next_wake(self, record: NodeRecord) -> int | None:
+        if not record.namesakes:  # nearly every node, at nearly every report
+            return super()._next_wake(record)
         wakes = [super()._next_wake(record)]
         for namesake in record.namesakes.values():
             wakes.append(super()._next_wake(namesake))  # noqa: PERF401 - a comprehension has no super()
