@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -93,9 +94,13 @@ def _is_another(machine: Machine, facts: NodeFacts) -> bool:
 
 def _where_most_were(desk: Desk, facts: NodeFacts) -> str | None:
     """Return the machine in which more than half of the node's GPUs were when it was last in trouble."""
-    inside = Counter(where for gpu in facts.gpus if (where := desk.machine(f"device/{gpu}").inside))
-    name, count = inside.most_common(1)[0] if inside else (None, 0)
-    return name if _FEWER * count > len(facts.gpus) else None
+    return most_of([where for gpu in facts.gpus if (where := desk.machine(f"device/{gpu}").inside)], len(facts.gpus))
+
+
+def most_of(names: Sequence[str], total: int) -> str | None:
+    """Return the name that stands for more than half of a total; None: none does."""
+    name, count = Counter(names).most_common(1)[0] if names else (None, 0)
+    return name if _FEWER * count > total else None
 
 
 def _device_names(device: DeviceRef | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,12 +12,11 @@ from faultlens.internal import NodeFacts, Tended
 from streams.remediation import common, fleet
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
+from streams.remediation.history import most_of
 from streams.remediation.record import NodeCard, Place
 
 _SILENT: Final = "host.lost.silent"
 _GONE: Final = frozenset({"down", "removed"})
-# More than one half of a machine's GPUs are the machine.
-_FEWER: Final = 2
 
 
 def noted(desk: Desk, card: NodeCard) -> None:
@@ -76,9 +74,8 @@ def _at(desk: Desk, facts: NodeFacts) -> str | None:
     """Return the name under which the machine had something wrong last; None: it had nothing."""
     if facts.host_id is not None and (place := desk.place(f"host/{facts.host_id}")) is not None:
         return place.node
-    found = Counter(place.node for gpu in facts.gpus if (place := desk.place(f"gpu/{gpu}")) is not None)
-    name, count = found.most_common(1)[0] if found else (None, 0)
-    return name if _FEWER * count > len(facts.gpus) else None
+    found = [place.node for gpu in facts.gpus if (place := desk.place(f"gpu/{gpu}")) is not None]
+    return most_of(found, len(facts.gpus))
 
 
 def _are_one(one: NodeFacts | None, other: NodeFacts | None) -> bool:
@@ -87,7 +84,8 @@ def _are_one(one: NodeFacts | None, other: NodeFacts | None) -> bool:
         return False
     if one.host_id is not None and other.host_id is not None:
         return one.host_id == other.host_id
-    return _FEWER * len(set(one.gpus) & set(other.gpus)) > max(len(one.gpus), len(other.gpus))
+    shared = ["both" for gpu in one.gpus if gpu in other.gpus]
+    return most_of(shared, max(len(one.gpus), len(other.gpus))) is not None
 
 
 def _is_silent(desk: Desk, former: NodeCard) -> bool:

@@ -127,6 +127,7 @@ def test_what_the_first_report_after_a_persons_uncordon_finds_of_the_same_part_w
 
     assert told(code="79", uncordoned=5.5, check="gpu_count") == []
     assert told(code="79", uncordoned=5.5, check="ecc") == []
+    assert told(code="79", uncordoned=5.5, check="driver_responds") == []
     assert told(code="79", uncordoned=5.5, check="ib_links")[:1] == ["block_new_work"]
     late = Repairs().act(3, "n3", "cordon").fault(5.1, "n3", "79").act(5.5, "n3", "uncordon")
     late.fault(8, "n3", "95", check="ecc")
