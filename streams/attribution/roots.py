@@ -255,6 +255,8 @@ def behind_our_command(observations: Iterable[Observation], end_ms: int) -> Obse
     known = [o for o in observations if o.role == "root" and not o.synthetic and o.since_ms <= end_ms]
     acted = {o.node for o in known if o.cause_code == "platform.remediation"}
     faults = [o for o in known if o.cause_class != "platform" and (not acted or o.node in acted)]
+    # That the node was not heard of meanwhile is no reason for a command where it turns out that it was there.
+    faults = [o for o in faults if not _yields(o, known)] or faults
     return min(faults, key=lambda o: (-o.severity, order_ms(o), o.id), default=None)
 
 

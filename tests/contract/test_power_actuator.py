@@ -189,6 +189,25 @@ def test_a_file_that_would_give_a_password_away_or_lacks_one_is_refused(tmp_path
 # --- killed anywhere -------------------------------------------------------------------------------------
 
 
+def test_one_that_is_killed_while_its_host_shuts_down_waits_for_that_and_asks_for_no_more(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    (tmp_path / "password").write_text("s3cret", "utf-8")
+    machine, clock = Machine(goes=6), Clock()
+
+    def killed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with controller(machine) as url:
+        fields: dict[str, Any] = {"nodes": {"node-1": {"url": url}}, "user": "root", "verify": False}
+        file = PowerFile(password_file=tmp_path / "password", **fields)
+        with pytest.raises(KeyboardInterrupt):
+            Bench(Power(file, ledger, sleep=killed), ledger, clock).worker.take(REBOOT)
+        bench = Bench(Power(file, ledger, sleep=clock.sleep), ledger, clock)
+        assert [bench.worker.take(command) for command in bench.worker.unfinished()] == ["succeeded"]
+    assert (machine.asked, machine.downs, machine.runs) == (["GracefulRestart"], 1, True)
+
+
 class Killable:
     """A controller and a memory at once; the process is killed at the given steps, before or after what it does."""
 

@@ -71,6 +71,16 @@ def test_without_a_fault_on_the_node_that_we_acted_on_the_command_is_to_blame() 
     assert commanded("failed", fault=False).run(60).told("j") == ("platform.remediation", "established", None, "retry")
 
 
+def test_what_made_our_command_is_no_silence_that_was_only_the_control_planes() -> None:
+    """While the control plane is away every node falls silent, which is more severe than many a fault."""
+    scene = job(steps_until=30).fault(20, "n1", "nic", "link_flap")
+    for code in ("not_responding", "daemon_lost"):
+        scene.fault(29, "n1", "other", code)
+    scene.exit(30, "j", 0, "n1", exit_code=143, signal=15)
+    run = scene.end(30.1, "j", "failed", exit_code=143, signal=15, command_id="cmd-1").run(60)
+    assert run.told("j")[0] == "network.link.flap"
+
+
 def test_a_preemption_by_our_command_costs_time_on_the_account_of_the_fault() -> None:
     run = commanded("preempted", fault=True).run(60)
     assert run.revisions("j") == []
