@@ -28,6 +28,7 @@ LEFT JOIN (SELECT hour, count() AS records FROM gpu_time GROUP BY hour) AS r ON 
 WHERE v.version < d.at + toIntervalSecond({others:UInt32})
 ORDER BY hour_ms
 """
+# As one block: an hour's rows are in one part, there as a whole or not at all when the store is killed.
 _ADD_UP: Final = """\
 INSERT INTO gpu_hours (hour, cluster, team, category, class, code, gpu_ms, wall_ms, version)
 SELECT hour, cluster, team, category, class, code, sum(gpu_ms), sum(wall_ms), now64(3, 'UTC')
@@ -36,6 +37,7 @@ WHERE hour >= fromUnixTimestamp64Milli({first:Int64}, 'UTC')
     AND hour <= fromUnixTimestamp64Milli({last:Int64}, 'UTC')
     AND has({hours:Array(Int64)}, toUnixTimestamp64Milli(hour))
 GROUP BY hour, cluster, team, category, class, code
+SETTINGS max_insert_threads = 1, min_insert_block_size_rows = 1000000000, min_insert_block_size_bytes = 0
 """
 
 
