@@ -131,6 +131,7 @@ def _state(event: Event, data: NodeState, arrived_ms: int) -> list[Row]:
             incident_id=data.incident_id or "",
             emitted=event.time_ms,
             event_id=event.id,
+            of_cluster=data.cluster,
         )
     ]
 

@@ -198,7 +198,7 @@ class Finding(NamedTuple):
 
 
 class NodeStateSince(NamedTuple):
-    """The state that a node is in since a time."""
+    """The state that a node is in since a time; `of_cluster`: its cluster as part of the key."""
 
     node: str
     since: int
@@ -212,6 +212,7 @@ class NodeStateSince(NamedTuple):
     incident_id: str
     emitted: int
     event_id: str
+    of_cluster: str
 
 
 class IncidentChange(NamedTuple):
@@ -364,7 +365,7 @@ TABLES: Final[dict[type[Row], Table]] = {
         Table("evidence", EvidenceOf, ("job_id", "attempt", "loss", "revision", "position"), "emitted"),
         Table("attributions", Attribution, ("job_id", "attempt", "loss", "revision"), "emitted"),
         Table("findings", Finding, ("job_id", "attempt", "kind", "since", "node"), "emitted"),
-        Table("node_states", NodeStateSince, ("node", "since"), "emitted"),
+        Table("node_states", NodeStateSince, ("node", "since", "of_cluster"), "emitted"),
         Table("incidents", IncidentChange, ("incident_id", "emitted", "event_id"), "emitted"),
         Table("commands", Command, ("command_id",), "emitted"),
         Table("gpu_time", GpuTime, ("job_id", "attempt", "hour", "revision", "start"), "emitted"),

@@ -105,10 +105,11 @@ def _some(names: Sequence[str]) -> str:
 
 
 def states(rows: Sequence[Row], limit: int) -> Grid:
-    """Return the states that a node was in."""
+    """Return the states that a node was in, and of which cluster it is where several have one of that name."""
+    shared = len({row["cluster"] for row in rows}) > 1
     made = [
         (
-            Cell(minute(row["since_ms"])),
+            Cell(minute(row["since_ms"]) + (f" ({row['cluster']})" if shared else "")),
             Cell(row["state"] + (", planned" if row["planned"] else ""), "", _state_tone(row["state"])),
             Cell(title_of(row["cause"]) if row["cause"] else NOTHING),
             Cell(f"{row['gpus_allocatable']} of {row['gpus_total']}"),

@@ -1,5 +1,6 @@
 -- The states that a node was in, the newest first.
 SELECT
+    cluster,
     state,
     planned,
     cause,
@@ -9,5 +10,5 @@ SELECT
     toUnixTimestamp64Milli(until) AS until_ms
 FROM node_state_spans
 WHERE node = {node:String}
-ORDER BY since_ms DESC
+ORDER BY since_ms DESC, cluster
 LIMIT {limit:UInt32}

@@ -30,7 +30,8 @@ NODES_LIMIT: Final = 12
 CAUSES_OF_A_NODE: Final = 3
 OF_MACHINES: Final = frozenset({"hardware", "driver"})
 
-Outages = Mapping[str, list[Interval]]
+# By cluster and node.
+Outages = Mapping[tuple[str, str], list[Interval]]
 
 
 # --- objectives -----------------------------------------------------------------------------------------
@@ -191,11 +192,11 @@ def ledger(rows: Iterable[Row]) -> Ledger:
 # --- nodes ----------------------------------------------------------------------------------------------
 
 
-def outages(rows: Iterable[Row]) -> dict[str, list[Interval]]:
-    """Return each node's unplanned outages; states that follow each other are one outage."""
-    by_node: dict[str, list[Interval]] = {}
+def outages(rows: Iterable[Row]) -> dict[tuple[str, str], list[Interval]]:
+    """Return each node's unplanned outages, by its cluster and name; states that follow each other are one outage."""
+    by_node: dict[tuple[str, str], list[Interval]] = {}
     for row in rows:
-        by_node.setdefault(row["node"], []).append(Interval(row["from_ms"], row["to_ms"]))
+        by_node.setdefault((row["cluster"], row["node"]), []).append(Interval(row["from_ms"], row["to_ms"]))
     return {node: union(spans) for node, spans in by_node.items()}
 
 
@@ -203,12 +204,15 @@ def nodes(rows: Mapping[str, Sequence[Row]], out: Outages) -> tuple[tuple[NodeLi
     """Return the nodes with most to their charge, and how many more have something."""
     faults = {row["node"]: row["faults"] for row in rows["faults"]}
     charged = {row["node"]: row for row in rows["charged"]}
-    lines = [_node(node, charged.get(node), out.get(node, []), faults.get(node, 0)) for node in {*charged, *out}]
+    down_ms: Counter[str] = Counter()
+    for (_, node), spans in out.items():
+        down_ms[node] += covered_ms(spans)
+    lines = [_node(node, charged.get(node), down_ms[node], faults.get(node, 0)) for node in {*charged, *down_ms}]
     lines.sort(key=lambda line: (-line.failures, -line.gpu_ms, -line.down_ms, line.node))
     return tuple(lines[:NODES_LIMIT]), max(0, len(lines) - NODES_LIMIT)
 
 
-def _node(node: str, row: Row | None, out: list[Interval], faults: int) -> NodeLine:
+def _node(node: str, row: Row | None, down_ms: int, faults: int) -> NodeLine:
     devices = Counter(row["devices"]) if row else Counter[int]()
     return NodeLine(
         node=node,
@@ -216,7 +220,7 @@ def _node(node: str, row: Row | None, out: list[Interval], faults: int) -> NodeL
         failures=row["failures"] if row else 0,
         devices={str(index): count for index, count in devices.most_common()},
         gpu_ms=row["gpu_ms"] if row else 0,
-        down_ms=covered_ms(out),
+        down_ms=down_ms,
         faults=faults,
         causes=tuple(row["causes"][:CAUSES_OF_A_NODE]) if row else (),
     )

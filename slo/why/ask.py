@@ -111,6 +111,7 @@ def _moments(
     if end_ms is not None and attempt["node_names"]:
         began_ms = attempt["allocated_ms"] if attempt["allocated_ms"] is not None else end_ms
         window = {
+            "cluster": job["cluster"],
             "nodes": list(attempt["node_names"]),
             "from": max(began_ms, end_ms - LOOK_BACK_MS) - BEFORE_MS,
             "to": end_ms + AFTER_MS,

@@ -36,6 +36,8 @@ from faultlens.store import RejectedRowsError, Store, open_store
 from sinks.migrate import migrate
 from sinks.tables import TABLES
 from sinks.writer import StoreWriter
+from slo.intervals import Interval
+from slo.recompute import View, rows
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -231,6 +233,32 @@ def test_each_state_lasts_until_the_next(store: Store) -> None:
         ("down", moment_of(AT_MS + 90_000)),
         ("available", None),
     ]
+
+
+def test_nodes_of_one_name_have_states_of_their_own_even_of_the_same_moment(store: Store) -> None:
+    script: list[tuple[str, int, NodeStateName]] = [
+        ("c1", 0, "available"), ("c2", 0, "down"), ("c2", 60, "available"), ("c1", 90, "down"),
+    ]  # fmt: skip
+    states = [
+        NodeState("n1", cluster, state, moment_of(AT_MS + since_s * 1000), 8, 8, planned=False)
+        for cluster, since_s, state in script
+    ]
+    write(store, [told(state, f"s{number}") for number, state in enumerate(states)])
+    window = [Interval(AT_MS, AT_MS + 100_000)]
+    for cluster, up_s in (("c1", 90), ("c2", 40), ("", 130)):
+        view = View(AT_MS + 100_000, cluster)
+        measured = rows(store, view, window, 0).measures(0)["node_availability"]
+        assert (measured.good, measured.total) == (up_s * 1000, 200_000 if cluster == "" else 100_000), cluster
+
+
+def test_what_a_sink_of_the_release_before_writes_is_taken_and_counts_once(store: Store) -> None:
+    state = NodeState("n1", "c1", "down", moment_of(AT_MS), 8, 8, planned=False)
+    old = ("node", "since", "state", "cluster", "gpus_total", "gpus_allocatable", "emitted")
+    store.insert("node_states", old, [("n1", AT_MS, "available", "c1", 8, 8, AT_MS - 1)])
+    write(store, [told(state, "s")])
+    assert [row["state"] for row in store.query("SELECT state FROM node_state_spans")] == ["down"]
+    verdict = ("job_id", "attempt", "loss", "revision", "status", "why", "emitted")
+    assert store.insert("attributions", verdict, [("j", 1, 0, 1, "final", "a second sentence", AT_MS)]) == 1
 
 
 # --- verdicts --------------------------------------------------------------------------------------------
