@@ -23,7 +23,7 @@ _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", SECOND
 
 
 class Floors(BaseModel):
-    """The least that something is concluded from: time known of a window (ms), attempts, and failures."""
+    """The least that something is concluded from: time known of a window (ms), attempts, failures, and a job's saves."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,6 +31,7 @@ class Floors(BaseModel):
     known_ms: Annotated[int, BeforeValidator(parse_duration_ms), Field(alias="known", ge=0)]
     attempts: int = Field(ge=1)
     failures: int = Field(ge=1)
+    saves: int = Field(ge=2)
 
 
 @cache

@@ -10,7 +10,6 @@ from faultlens.catalogue.loader import load_families
 from faultlens.clock import DAY_MS
 from faultlens.objectives import Objectives
 from slo import recompute
-from slo.indicators import failure_rate
 from slo.intervals import Interval
 from slo.labels import labels
 from slo.promises import Answers, Promise, promises, windows_of
@@ -79,13 +78,14 @@ def collect(
 
 def _with_machines(data: ReportData, reader: Reader, view: View, here: Interval) -> ReportData:
     """Return the report with how jobs and machines lasted."""
-    rate = failure_rate(data.reliability.failures, data.reliability.gpu_ms / DAY_MS)
     gone = [] if view.team else _asked(reader, "report_returned", view, here)
     return replace(
         data,
         sizes=machines.sizes(_asked(reader, "report_sizes", view, here)),
         trainings=machines.trainings(_asked(reader, "report_trainings", view, here)),
-        saves=machines.saves(_asked(reader, "report_saves", view, here), rate),
+        saves=machines.saves(
+            _asked(reader, "report_saves", view, here), data.reliability.failures, data.reliability.gpu_ms / DAY_MS
+        ),
         returned=machines.returned(gone, load_families()),
     )
 

@@ -9,9 +9,11 @@ from typing import Final
 
 from faultlens.catalogue.families import Families
 from faultlens.clock import HOUR_MS, MINUTE_MS, SECOND_MS
+from slo.backing import floors
 from slo.indicators import (
     best_checkpoint_interval_min,
     effective_time_ratio,
+    failure_rate,
     mean_time_between_h,
     mttf_bounds_h,
     share_lost_to_saving,
@@ -127,14 +129,16 @@ def trainings(rows: Iterable[Row]) -> tuple[TrainingLine, ...]:
     return tuple(TrainingLine(**{name: row[name] for name in names}) for row in rows)
 
 
-def saves(rows: Iterable[Row], failures_per_gpu_day: float | None) -> tuple[SaveLine, ...]:
+def saves(rows: Iterable[Row], failures: int, gpu_days: float) -> tuple[SaveLine, ...]:
     """Return the jobs that would gain most by saving at Daly and Young's interval, the most first.
 
-    None without a failure: nothing is known then of how often one takes work back.
+    `failures` in so many GPU-days say how often one takes work back; of too few, or of a job that saved too seldom,
+    nothing is concluded.
     """
-    if not failures_per_gpu_day:
+    rate = failure_rate(failures, gpu_days)
+    if not rate or failures < floors().failures:
         return ()
-    lines = [_save(row, failures_per_gpu_day) for row in rows]
+    lines = [_save(row, rate) for row in rows if row["saves"] >= floors().saves]
     worth = [line for line in lines if line.gained_gpu_ms > 0 and _differs(line)]
     return tuple(sorted(worth, key=lambda line: (-line.gained_gpu_ms, line.job_id))[:SAVES_LIMIT])
 

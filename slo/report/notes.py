@@ -41,9 +41,9 @@ def reliability_lines(data: ReportData) -> Iterator[tuple[str, str]]:
     known = data.reliability
     rate = failure_rate(known.failures, known.node_ms / DAY_MS)
     yield "Failures by hardware or driver", f"{known.failures:,}"
-    yield "per 1,000 node-days", NOTHING if rate is None else _two(rate * 1000)
+    yield "per 1,000 node-days", _unless_few(None if rate is None else rate * 1000, known.failures)
     between = mean_time_between_h(known.gpu_ms / HOUR_MS, known.failures)
-    yield "GPU-hours between them", _between(between, known.failures)
+    yield "GPU-hours between them", _unless_few(between, known.failures)
     if known.failures:
         low, high = mttf_bounds_h(known.gpu_ms / HOUR_MS, known.failures)
         yield "at least, and at most (90 % confidence)", f"{_two(low)} to {_two(high)}"
@@ -55,10 +55,11 @@ def reliability_lines(data: ReportData) -> Iterator[tuple[str, str]]:
         yield "nine of ten back within", duration(late)
 
 
-def _between(hours: float | None, failures: int) -> str:
-    if hours is None:
+def _unless_few(value: float | None, failures: int) -> str:
+    """Return what was reckoned from so many failures, unless they are too few to say it."""
+    if value is None:
         return NOTHING
-    return TOO_LITTLE if failures < floors().failures else _two(hours)
+    return TOO_LITTLE if failures < floors().failures else _two(value)
 
 
 def _two(value: float) -> str:

@@ -95,15 +95,16 @@ def _start_counts_ms(start: Start, ended_ms: int, limits: StartLimits, now_ms: i
 
 
 def _told(job: JobRecord, attempt: Attempt, objective: str, at_ms: int, amount: Amount) -> tuple[Attempt, list[Emit]]:
-    before = attempt.counted.get(objective)
-    if amount == (before.amount if before is not None else NOTHING):
+    before = attempt.counted.get(objective) or Counted(at_ms, NOTHING, 0)
+    if amount == before.amount and (at_ms == before.at_ms or amount == NOTHING):
         return attempt, []
-    times = 1 if before is None else before.times + 1
-    # A correction takes back what was said where it was said.
-    at_ms = at_ms if before is None else before.at_ms
-    samples = count_samples(
-        objective, place_of(job, attempt), at_ms, NOTHING if before is None else before.amount, amount
-    )
+    place, times = place_of(job, attempt), before.times + 1
+    if at_ms == before.at_ms:
+        samples = count_samples(objective, place, at_ms, before.amount, amount)
+    else:
+        # What was said is taken back where it was said.
+        samples = count_samples(objective, place, before.at_ms, before.amount, NOTHING)
+        samples += count_samples(objective, place, at_ms, NOTHING, amount)
     about = f"{job.job_id}/{attempt.attempt}/{times}"
     told = {**attempt.counted, objective: Counted(at_ms, amount, times)}
     return replace(attempt, counted=told), sample_emits(samples, about=about, time_ms=at_ms)

@@ -15,6 +15,7 @@ from faultlens.store import open_store
 from slo.recompute import extent
 from slo.report.collect import view_of
 from slo.status import Standing, standings
+from tests.unit.scenes import Scene, at_ms
 
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
@@ -206,3 +207,33 @@ def test_a_verdict_that_a_person_overrules_leaves_the_exclusion_of_its_class_bot
     for pool in ("a", "b"):
         part = stands(store, load_objectives(site), pool)["job_success"]
         assert part.agreement == "same", (pool, part.measure, part.streamed)
+
+
+OUTAGE = """\
+apiVersion: faultlens/v1
+kind: Exclusion
+metadata: {name: INC-3}
+spec: {from: "2026-11-23T04:00:00Z", to: "2026-11-23T05:00:00Z", reason: the launchers were cut off, author: ann}
+"""
+
+
+def test_a_verdict_within_an_exclusion_that_is_withdrawn_counts_where_the_attempt_really_ended(tmp_path: Path) -> None:
+    """It fell silent in the excluded hour and was given up; then it was heard of again, and ended well at six."""
+    (site := tmp_path / "site.yaml").write_text(OUTAGE)
+    scene = Scene().node("n1", until=190).job("j", "n1").alive("j", 1, 20)
+    scene.alive("j", 100, 130).end(130, "j", "succeeded")
+    found = []
+    for number, first in enumerate((True, False)):
+        told = [encode(replace(e, recorded_ms=at)) for at, e in scene.events() if (at < at_ms(90)) == first]
+        (file := tmp_path / f"{number}.jsonl").write_bytes(b"\n".join(told))
+        called("replay", str(file), "--store", str(tmp_path / "store"), "--objectives", str(site), "--json")
+        found.append(stands(tmp_path / "store", load_objectives(site)))
+    with open_store(str(tmp_path / "store")) as opened:
+        said = [row["status"] for row in opened.query("SELECT status FROM attributions ORDER BY revision")]
+    assert said[-1] == "withdrawn"
+    for standing, total in zip((at["job_success"] for at in found), (0, 1), strict=True):
+        assert standing.measure is not None
+        assert standing.streamed is not None
+        assert (standing.measure.good, standing.measure.total) == (total, total)
+        assert (standing.streamed.good, standing.streamed.total) == (total, total)
+    assert {found[1][name].agreement for name in RECOMPUTED} == {"same"}

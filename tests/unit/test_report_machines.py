@@ -81,21 +81,26 @@ def saved(job: str, gpus: int, every_min: float, *, write_s: float = 60.0) -> di
 
 def test_a_job_is_told_daly_and_youngs_interval_only_where_its_own_is_off_by_half() -> None:
     """At 6.5 failures in 1,000 node-days, 8 GPUs a node: on 16,000 GPUs sqrt(2 x 1 min x 1,440 / 13) = 14.9 min."""
-    rate = 6.5e-3 / 8
-    lines = saves([saved("hourly", 16_000, 60), saved("well", 16_000, 15), saved("often", 16_000, 2)], rate)
+    jobs = [saved("hourly", 16_000, 60), saved("well", 16_000, 15), saved("often", 16_000, 2)]
+    lines = saves(jobs, 13, 13 * 8 / 6.5e-3)
     assert [line.job_id for line in lines] == ["often", "hourly"]
     assert {round(line.best_ms / MINUTE_MS, 1) for line in lines} == {14.9}
     # Hourly: 1/60 + 13 x 30/1,440 = 28.75 %; at best 1/14.9 + 13 x 7.44/1,440 = 13.43 %.
     assert lines[1].gained_gpu_ms / (16_000 * DAY_MS) == pytest.approx(0.2875 - 0.1344, abs=5e-4)
 
 
-def test_without_failures_nobody_is_told_how_often_to_save() -> None:
-    assert saves([saved("j", 8, 60)], 0.0) == saves([saved("j", 8, 60)], None) == ()
+@pytest.mark.parametrize(("failures", "gpu_days", "saves_of_it", "told"), [
+    (3, 100.0, 3, True), (2, 100.0, 3, False), (3, 100.0, 2, False), (0, 100.0, 3, False), (3, 0.0, 3, False),
+])  # fmt: skip
+def test_of_few_failures_or_few_saves_nobody_is_told_how_often_to_save(
+    failures: int, gpu_days: float, saves_of_it: int, told: bool
+) -> None:
+    assert bool(saves([saved("j", 8, 6_000) | {"saves": saves_of_it}], failures, gpu_days)) == told
 
 
-@given(st.integers(1, 100_000), st.floats(0.1, 10_000), st.floats(0.001, 3_600), st.floats(1e-6, 1.0))
-def test_advice_never_gains_more_than_a_job_held(gpus: int, every: float, write: float, rate: float) -> None:
-    for line in saves([saved("j", gpus, every, write_s=write)], rate):
+@given(st.integers(1, 100_000), st.floats(0.1, 10_000), st.floats(0.001, 3_600), st.floats(1.0, 1e6))
+def test_advice_never_gains_more_than_a_job_held(gpus: int, every: float, write: float, gpu_days: float) -> None:
+    for line in saves([saved("j", gpus, every, write_s=write)], 9, gpu_days):
         assert 0 < line.gained_gpu_ms <= gpus * DAY_MS
         assert line.best_ms >= 0
 
