@@ -23,7 +23,7 @@ _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", SECOND
 
 
 class Floors(BaseModel):
-    """The least that something is concluded from: time known of a window (ms), attempts, failures, and a job's saves."""
+    """The least that something is concluded from: time known of a window (ms), attempts, failures, saves of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
