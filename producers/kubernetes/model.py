@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens.events import Outcome
-from producers.kubernetes.owners import Owner, Word
+from producers.kubernetes.owners import Owner, TryWord, Word
 from producers.kubernetes.runs import Ending, Run
 
 
@@ -44,8 +44,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 class Job(Struct, frozen=True, kw_only=True):
     """A job. `last`: its newest attempt's number; `attempts`: those whose end was not told; `gone_ms`: when its owner
-    was deleted; `word`: what its owner says of its end, `word_ms` when that was seen; `done`: of each container that is
-    still there up to which restart its runs were told.
+    was deleted; `word`: what its owner says of its end, `word_ms` when that was seen; `try_word`: what its owner said
+    last of the end of one attempt; `done`: of each container that is still there, up to which restart it was told.
     """
 
     owner: Owner
@@ -55,6 +55,7 @@ class Job(Struct, frozen=True, kw_only=True):
     done: dict[str, int] = {}
     word: Word | None = None
     word_ms: int = 0
+    try_word: TryWord | None = None
     gone_ms: int | None = None
     suspended_ms: int | None = None
     pods_asked: int = 0
@@ -109,7 +110,7 @@ def ending_of_attempt(job: Job, attempt: Attempt) -> Ending:
     """Return how the attempt ended: as its owner says, in the words of the first of its workers that failed."""
     endings = [w.ending for w in attempt.workers.values() if w.ending is not None]
     failures = sorted((e for e in endings if e.failed), key=lambda e: e.at_ms)
-    word = job.word
+    word = job.word or _word_on(job, attempt)
     at_ms = max((e.at_ms for e in endings), default=job.gone_ms or (word.at_ms if word is not None else 0))
     if word is not None and word.outcome == "succeeded":
         return Ending(outcome="succeeded", at_ms=max(at_ms, word.at_ms), exit_code=0, reason=word.reason)
@@ -123,6 +124,12 @@ def ending_of_attempt(job: Job, attempt: Attempt) -> Ending:
     if endings and all(e.outcome == "succeeded" for e in endings):
         return Ending(outcome="succeeded", at_ms=at_ms, exit_code=0)
     return _given_up(job, attempt, at_ms)
+
+
+def _word_on(job: Job, attempt: Attempt) -> Word | None:
+    """Return what the owner said of this attempt's end where it goes on with another."""
+    said = job.try_word
+    return said.word if said is not None and said.group == attempt.generation else None
 
 
 def _in_words(attempt: Attempt, ending: Ending) -> Ending:

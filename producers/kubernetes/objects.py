@@ -215,6 +215,7 @@ class WorkStatus(Part, frozen=True):
     reason: Any = None
     message: Any = None
     end_time: Any = None
+    ray_cluster_name: Any = None
 
 
 class Work(Part, frozen=True):

@@ -39,6 +39,13 @@ class Word(Struct, frozen=True):
     message: str | None
 
 
+class TryWord(Struct, frozen=True):
+    """What an owner says of the end of one of its attempts, by the name that the attempt's pods share."""
+
+    group: str
+    word: Word
+
+
 def owner_of(meta: Metadata, kind: str, known: Mapping[str, Work]) -> Owner:
     """Return what stands on top of an object, as far as is known by uid; the object itself where nothing does."""
     for label, named in load_words().owner_labels.items():
@@ -53,6 +60,16 @@ def owner_of(meta: Metadata, kind: str, known: Mapping[str, Work]) -> Owner:
             return _unknown(above, meta)
         meta, kind = work.metadata, work.kind or above.kind
     return _owner(kind, meta.namespace, meta.name, meta.uid)
+
+
+def only_submits(meta: Metadata, known: Mapping[str, Work]) -> bool:
+    """Return whether a pod only hands its owner's job to something else, as far as is known of what is above it."""
+    above = _controller(meta.owner_references)
+    between = known.get(above.uid) if above is not None else None
+    top = _controller(between.metadata.owner_references) if between is not None else None
+    if above is None or top is None:
+        return False
+    return load_words().owners.get(top.kind, _DEFAULT).submits_by == above.kind
 
 
 def _owner(kind: str, namespace: str, name: str, uid: str) -> Owner:
@@ -104,6 +121,17 @@ def end_of(work: Work) -> Word | None:
             said: Outcome = words.job_end_reasons.get(found.reason or "", outcome)
             return Word(said, found.since_ms or work.metadata.created_ms, found.reason, found.message)
     return None
+
+
+def end_of_try(work: Work) -> TryWord | None:
+    """Return what Ray said of a job on its present cluster; None: it goes on there. Another cluster may follow."""
+    status, words = work.status, load_words()
+    outcome = words.ray_ends.get(str(status.job_status)) if work.kind == "RayJob" else None
+    if outcome is None or not status.ray_cluster_name:
+        return None
+    message = str(status.message) if status.message else None
+    said = Word(outcome, work.metadata.created_ms, str(status.reason or status.job_status), message)
+    return TryWord(str(status.ray_cluster_name), said)
 
 
 def _end_of_ray(work: Work) -> Word | None:

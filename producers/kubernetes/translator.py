@@ -19,7 +19,7 @@ from producers.kubernetes.memory import KINDS, Named, PodSeen
 from producers.kubernetes.model import Job, Step, Worker
 from producers.kubernetes.nodes import NodeTeller, Seen
 from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, WorkStatus, condition
-from producers.kubernetes.owners import Owner, end_of, group_of, is_suspended, owner_of
+from producers.kubernetes.owners import Owner, end_of, end_of_try, group_of, is_suspended, only_submits, owner_of
 from producers.kubernetes.runs import Ending, claims_of, gpus_of, holds_accelerators, runs_of
 from producers.kubernetes.takings import Taking
 from producers.kubernetes.telling import ALIVE_EVERY_S, JobTeller, Names
@@ -157,6 +157,8 @@ class Translator:
 
     def _job_of(self, pod: Pod, now_ms: int) -> Job | None:
         """Return the job of a pod that is seen for the first time; None: it is of none that is told of."""
+        if only_submits(pod.metadata, self.memory["work"]):
+            return None
         owner = owner_of(pod.metadata, "Pod", self.memory["work"])
         known: Job | None = self.memory["job"].get(owner.uid)
         if known is not None:
@@ -210,6 +212,7 @@ class Translator:
             pods_asked=asked.pods,
             suspended_ms=suspended_ms,
             word=job.word or word,
+            try_word=end_of_try(work) or job.try_word,
             word_ms=now_ms if is_new_word else job.word_ms,
         )
         if after != job:

@@ -37,6 +37,7 @@ class OwnerWord(_Strict):
     replica: bool = False
     ignored: bool = False
     by_name: bool = False
+    submits_by: Text | None = None
     group: Text | None = None
     group_size: Text | None = None
 

@@ -88,7 +88,8 @@ def test_another_cluster_is_another_attempt_of_a_ray_job_and_the_word_counts_whe
     lab.sees("RayJob", ray_job(), 0)
     first = ray_pods(lab, "tune-a1", 10)
     lab.sees("Pod", over(first[-1], 1, 60), 60)
-    lab.sees("RayJob", ray_job(jobStatus="FAILED", jobDeploymentStatus="Retrying"), 61)
+    failed = {"jobStatus": "FAILED", "rayClusterName": "tune-a1", "message": "exit code 1"}
+    lab.sees("RayJob", ray_job(jobDeploymentStatus="Retrying", **failed), 61)
     for one in first:
         lab.loses("Pod", one, 65)
     second = ray_pods(lab, "tune-b2", 80)

@@ -53,6 +53,16 @@ def test_each_of_its_clusters_is_one_attempt_though_pods_of_the_first_are_seen_a
     assert ends == [(1, "failed"), (2, "failed")]
 
 
+def test_what_submits_a_ray_job_is_no_part_of_it_however_often_it_is_tried(lab: Lab) -> None:
+    """Its retries ask about the same submission: the Ray job goes on, or is over, whatever becomes of them."""
+    submitters = [e for e in recorded() if e["kind"] == "Pod" and "job-name" in e["object"]["metadata"]["labels"]]
+    assert len({e["object"]["metadata"]["uid"] for e in submitters}) > 4
+    assert lab.of("job.resized") == []
+    # The head and its two workers are taken down with each cluster that failed, and nothing else ends.
+    exits = [e for e in lab.of("job.rank_exited") if e["job_id"] == "drill/again"]
+    assert {e["rank"] for e in exits} <= {0, 1, 2}
+
+
 def test_an_operator_has_no_condition_that_would_say_the_end_of_a_ray_job() -> None:
     """Which is why its end is read from its deployment's status, and not as that of other jobs."""
     works = [read_object(e["kind"], json.dumps(e["object"]).encode()) for e in recorded() if e["kind"] == "RayJob"]
