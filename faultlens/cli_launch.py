@@ -7,9 +7,10 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -175,12 +176,32 @@ def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: 
     if out is None and not (brokers or load_settings().brokers):
         yield _Nowhere(), alone
         return
-    spool = data_directory() / "faultlens" / "launch" / f"{who.job_id.replace('/', '_')}-{who.rank}"
-    with outlet(out, brokers, spool, lasting=False) as events:
+    with _spool_of(who) as spool, outlet(out, brokers, spool, lasting=False) as events:
         if out is not None:
             yield events, alone
         else:
             yield from _judged_by_all(events, brokers, wait_s, alone)
+
+
+@contextmanager
+def _spool_of(who: Identity) -> Iterator[Path]:
+    """Yield where this rank's events wait: in the user's data, or where that takes nothing, since a job must run, in a
+    temporary folder, which stays if something is left in it."""
+    name = f"{who.job_id.replace('/', '_')}-{who.rank}"
+    place = data_directory() / "faultlens" / "launch"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        takes = os.access(place, os.W_OK | os.X_OK)
+    except OSError:
+        takes = False
+    if takes:
+        yield place / name
+        return
+    place = Path(tempfile.mkdtemp(prefix="faultlens-launch-"))
+    _say(f"{data_directory()} takes nothing: events wait in {place}, where a next attempt does not find them")
+    yield place / name
+    with suppress(OSError):
+        place.rmdir()
 
 
 def _judged_by_all(events: Sink, brokers: str | None, wait_s: float, alone: Judge) -> Iterator[tuple[Sink, Judge]]:
@@ -203,8 +224,8 @@ class _FirstOf:
         for judge in self._judges:
             judge.tell(event)
 
-    def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
-        said = (judge.verdict(job_id, attempt) for judge in self._judges)
+    def verdict(self, job_id: str, attempt: int, *, decides: bool) -> JobAttributed | None:
+        said = (judge.verdict(job_id, attempt, decides=decides) for judge in self._judges)
         return next((verdict for verdict in said if verdict is not None), None)
 
 

@@ -27,7 +27,7 @@ class LocalJudge:
             del self._events[EVENTS_KEPT // 2]
         self._events.append(event)
 
-    def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
+    def verdict(self, job_id: str, attempt: int, *, decides: bool = True) -> JobAttributed | None:
         """Return the verdict that follows from what was told, as if nothing more were to come."""
         said = [v for v in _judged(self._events) if (v.job_id, v.attempt, v.loss) == (job_id, attempt, None)]
         return said[-1] if said and said[-1].status != "withdrawn" else None

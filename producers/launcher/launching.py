@@ -19,7 +19,7 @@ from producers.launcher.hearing import Hearing, Saved
 from producers.launcher.identity import Identity, excluding
 from producers.launcher.lookout import Lookout
 from producers.launcher.process import ENDING, ENDING_A_RANK, Run
-from producers.launcher.retrying import Decision, Here, decide
+from producers.launcher.retrying import Decision, Here, decide, settled
 from producers.launcher.telling import Ending
 from producers.launcher.watching import Watch
 
@@ -40,8 +40,8 @@ class Judge(Protocol):
     def tell(self, event: Event) -> None:
         """Hear what everybody hears."""
 
-    def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
-        """Return the verdict on a failed attempt; None: none came in time."""
+    def verdict(self, job_id: str, attempt: int, *, decides: bool) -> JobAttributed | None:
+        """Return the verdict on a failed attempt; None: none came in time. One that `decides` is worth a wait."""
 
 
 class Queue(Protocol):
@@ -191,13 +191,14 @@ class Launcher:
             return Decision(False, "another tells of the job")
         # The next attempt's number is said with the end, before anybody knows whether there will be one.
         self._tell(telling.ended(self._who, attempt, ending, None))
-        verdict = None
-        if telling.outcome_of(ending) == "failed":
-            verdict = self._judge.verdict(self._who.job_id, attempt)
-        self._causes.append("" if verdict is None else verdict.cause.code)
-        alike = len(list(takewhile(lambda code: code == self._causes[-1] != "", reversed(self._causes))))
         if self._queue is not None:
             retries_left -= self._queue.restarts
+        verdict = None
+        if telling.outcome_of(ending) == "failed":
+            decides = settled(ending, retries_left, self._here()) is None and not self._options.retry_anyway
+            verdict = self._judge.verdict(self._who.job_id, attempt, decides=decides)
+        self._causes.append("" if verdict is None else verdict.cause.code)
+        alike = len(list(takewhile(lambda code: code == self._causes[-1] != "", reversed(self._causes))))
         decision = decide(
             ending,
             verdict,

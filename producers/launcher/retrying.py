@@ -45,9 +45,9 @@ def decide(
 
     Without a verdict (nothing could be said in time) it is run again: a retry costs less than a job that stands still.
     """
-    settled = _settled(ending, retries_left, here)
-    if settled is not None:
-        return Decision(False, settled)
+    why = settled(ending, retries_left, here)
+    if why is not None:
+        return Decision(False, why)
     if verdict is None:
         return Decision(True, "no verdict came in time")
     decision = _by_verdict(verdict, here, alike)
@@ -59,7 +59,7 @@ def decide(
     return Decision(False, f"{decision.why}; {left} left, and {ANYWAY} uses them all the same", decision.exclude)
 
 
-def _settled(ending: Ending, retries_left: int, here: Here | None) -> str | None:
+def settled(ending: Ending, retries_left: int, here: Here | None) -> str | None:
     """Return why it is not run again whatever the verdict; None: the verdict decides."""
     if ending.succeeded:
         return "it succeeded"

@@ -64,12 +64,14 @@ class KafkaVerdicts:
     def tell(self, event: Event) -> None:
         """Hear nothing: the processors read what was sent."""
 
-    def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
-        """Return the newest verdict on the attempt once one has come, or None."""
+    def verdict(self, job_id: str, attempt: int, *, decides: bool) -> JobAttributed | None:
+        """Return the newest verdict on the attempt once one has come, or None. A job does not wait long for one that
+        decides nothing."""
         found: JobAttributed | None = None
         began = monotonic()
-        deadline = began + self._wait_s
-        self._placed.wait(min(AWAY_S, self._wait_s))
+        wait_s = self._wait_s if decides else min(AWAY_S, self._wait_s)
+        deadline = began + wait_s
+        self._placed.wait(min(AWAY_S, wait_s) if decides else 0)
         while self._placed.is_set() and (left_s := deadline - monotonic()) > 0:
             message = self._consumer.poll(min(left_s, 1.0))
             if message is None or message.error() or message.key() != job_id.encode():
@@ -78,9 +80,9 @@ class KafkaVerdicts:
             if said is None or (said.job_id, said.attempt, said.loss) != (job_id, attempt, None):
                 continue
             first, found = found is None, said if found is None or said.revision > found.revision else found
-            if found.retry.advice == "do_not_retry" and found.basis != "assumed" and not is_sure(found):
+            if decides and found.retry.advice == "do_not_retry" and found.basis != "assumed" and not is_sure(found):
                 deadline = began + FINAL_S
-            elif first or found.status != "provisional" or deadline > began + self._wait_s:
+            elif first or found.status != "provisional" or deadline > began + wait_s:
                 deadline = min(deadline, monotonic() + SETTLE_S)
         return found if found is not None and found.status != "withdrawn" else None
 

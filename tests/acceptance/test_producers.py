@@ -113,7 +113,7 @@ class Nobody:
     def tell(self, event: Event) -> None:
         return
 
-    def verdict(self, job_id: str, attempt: int) -> None:
+    def verdict(self, job_id: str, attempt: int, *, decides: bool) -> None:
         return None
 
 

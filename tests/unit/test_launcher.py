@@ -252,6 +252,7 @@ class Heard:
     def __init__(self, *verdicts: JobAttributed | None) -> None:
         self.events: list[Event] = []
         self.said: list[str] = []
+        self.asked: list[bool] = []
         self._verdicts = list(verdicts)
 
     def put(self, event: Event) -> None:
@@ -260,7 +261,8 @@ class Heard:
     def tell(self, event: Event) -> None:
         return
 
-    def verdict(self, job_id: str, attempt: int) -> JobAttributed | None:
+    def verdict(self, job_id: str, attempt: int, *, decides: bool) -> JobAttributed | None:
+        self.asked.append(decides)
         return self._verdicts.pop(0)
 
     @property

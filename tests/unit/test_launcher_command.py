@@ -61,11 +61,23 @@ def test_an_option_of_the_command_is_the_command_s_and_the_environment_names_the
     assert {data["cluster"] for data in told if "cluster" in data} == {"c7"}
 
 
+def test_a_home_that_takes_nothing_keeps_no_job_from_running() -> None:
+    ran = subprocess.run(
+        command("--brokers", "127.0.0.1:1", "sh", "-c", "exit 4"),
+        env={name: value for name, value in os.environ.items() if name != "XDG_DATA_HOME"} | {"HOME": "/proc/none"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 4
+    assert b"takes nothing: events wait in " in ran.stderr
+
+
 def test_a_launcher_does_not_wait_for_brokers_that_are_away() -> None:
     began = monotonic()
     verdicts = KafkaVerdicts(Connection("127.0.0.1:1"), wait_s=0.0, since_ms=0)
     took_s = monotonic() - began
-    assert verdicts.verdict("j", 1) is None
+    assert verdicts.verdict("j", 1, decides=True) is None
     verdicts.close()
     assert took_s < 1
 

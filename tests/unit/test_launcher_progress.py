@@ -172,7 +172,7 @@ class Heard:
     def tell(self, event: Event) -> None:
         return
 
-    def verdict(self, job_id: str, attempt: int) -> None:
+    def verdict(self, job_id: str, attempt: int, *, decides: bool) -> None:
         return None
 
 

@@ -158,6 +158,17 @@ def test_who_asked_for_retries_and_gets_none_reads_why_and_how_to_get_them() -> 
     assert "2 retries are left, and --retry-on failure uses them" in decision.why
 
 
+@pytest.mark.parametrize(
+    ("retries", "anyway", "asked"), [(0, False, [False]), (1, False, [True, False]), (1, True, [False, False])]
+)
+def test_a_failed_job_waits_for_a_verdict_only_where_that_decides(
+    retries: int, asked: list[bool], *, anyway: bool
+) -> None:
+    heard = Heard(None, None)
+    launched(heard, "exit(1)", retries=retries, retry_anyway=anyway)
+    assert heard.asked == asked
+
+
 @pytest.mark.parametrize("advice", ["do_not_retry", "retry_elsewhere"])
 def test_with_retry_on_failure_no_verdict_keeps_a_command_from_being_run_again(advice: Any) -> None:
     said = verdict("user", advice)
