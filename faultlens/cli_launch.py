@@ -10,7 +10,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -176,7 +176,8 @@ def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: 
     if out is None and not (brokers or load_settings().brokers):
         yield _Nowhere(), alone
         return
-    with _spool_of(who) as spool, outlet(out, brokers, spool, lasting=False) as events:
+    waiting = _spool_of(who) if out is None else nullcontext(out)
+    with waiting as spool, outlet(out, brokers, spool, lasting=False) as events:
         if out is not None:
             yield events, alone
         else:

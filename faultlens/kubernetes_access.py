@@ -27,7 +27,7 @@ async def access(kubeconfig: str | None) -> Configuration:
                 pass
             else:
                 return configuration
-        _check([Path(kubeconfig)] if kubeconfig is not None else filter(Path.is_file, _of_this_user()))
+        _check([Path(kubeconfig)] if kubeconfig is not None else _of_this_user())
         await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
     except config.ConfigException as error:
         if kubeconfig is not None:
@@ -37,9 +37,13 @@ async def access(kubeconfig: str | None) -> Configuration:
 
 
 def _of_this_user() -> list[Path]:
-    """Return where this user's kubeconfigs would be."""
+    """Return this user's kubeconfigs. WorldError: there are none."""
     named = os.environ.get("KUBECONFIG", "")
-    return [Path(part) for part in named.split(os.pathsep) if part] or [Path.home() / ".kube" / "config"]
+    places = [Path(part) for part in named.split(os.pathsep) if part] or [Path.home() / ".kube" / "config"]
+    there = [place for place in places if place.is_file()]
+    if not there:
+        raise no_way(f"no service account, and no kubeconfig at {' or '.join(map(str, places))}")
+    return there
 
 
 def _check(kubeconfigs: Iterable[Path]) -> None:
@@ -53,6 +57,6 @@ def _check(kubeconfigs: Iterable[Path]) -> None:
             raise ConfigurationError(f"{path} is no kubeconfig: it names no clusters")
 
 
-def no_way(error: Exception) -> WorldError:
+def no_way(why: Exception | str) -> WorldError:
     """Return what is raised where the server cannot be reached at all."""
-    return WorldError(f"no way to Kubernetes: {error}; give --kubeconfig, or run in the cluster")
+    return WorldError(f"no way to Kubernetes: {why}; give --kubeconfig, or run in the cluster")

@@ -191,6 +191,14 @@ def test_a_kubeconfig_that_is_none_is_told_as_that(content: bytes, tmp_path: Pat
         asyncio.run(access(str(path)))
 
 
+def test_without_any_kubeconfig_it_is_said_where_one_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/one:{tmp_path}/two")
+    with pytest.raises(WorldError, match=rf"no kubeconfig at {tmp_path}/one or {tmp_path}/two; give --kubeconfig"):
+        asyncio.run(access(None))
+
+
 def test_a_version_that_is_gone_is_listed_again_and_what_was_missed_is_told_once(serve: Any, tmp_path: Path) -> None:
     failed = pod(phase="Failed", **status(ended(1, 60)))
     server = Server({JOBS: [job()], PODS: [pod()]}, {PODS: [[GONE]]})
