@@ -19,7 +19,7 @@ INSTALLED := $(VENV)/installed
 QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-kubernetes-remediation drill-slurm-jobs drill-slurm-remediation record-ray bench clean
+.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-kubernetes-remediation drill-slurm-jobs drill-slurm-requeues drill-slurm-remediation record-ray record-controllers bench clean
 
 help: ## What there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -74,11 +74,17 @@ drill-kubernetes-remediation: $(INSTALLED) ## A node of a real control plane (LA
 drill-slurm-jobs: $(INSTALLED) ## Thirty jobs on a real Slurm (LAB_SLURM brings it up, as root), judged live: 10 minutes
 	@nice $(BIN)/python -m tests.drills.slurm $(LAB_SLURM) $(DRILL_STATE)/slurm
 
+drill-slurm-requeues: $(INSTALLED) ## Jobs that a real Slurm (LAB_SLURM, as root) runs again, judged live: 9 minutes
+	@nice $(BIN)/python -m tests.drills.slurm_requeues $(LAB_SLURM) $(DRILL_STATE)/slurm-requeues
+
 drill-slurm-remediation: $(INSTALLED) ## A node of a real Slurm (LAB_SLURM, as root) goes bad, is repaired live, and returns: 8 minutes
 	@nice $(BIN)/python -m tests.drills.slurm_remediation $(LAB_SLURM) $(DRILL_STATE)/slurm-remediation
 
 record-ray: $(INSTALLED) ## What a real KubeRay operator makes of RayJobs on a real control plane (LAB_KUBERNETES), for tests
 	@nice $(BIN)/python -m tests.drills.ray $(LAB_KUBERNETES) $(DRILL_STATE)/ray
+
+record-controllers: $(INSTALLED) ## What JobSet's, LeaderWorkerSet's and Trainer's controllers make of jobs (LAB_KUBERNETES), for tests
+	@nice $(BIN)/python -m tests.drills.controllers $(LAB_KUBERNETES) $(DRILL_STATE)/controllers
 
 adversary: $(INSTALLED) ## Remediation against a fleet, people and actuators that err: DAYS seeds from the FIRST on, NODES; goes on where it stopped
 	@$(BIN)/python -m tests.simulation.campaign --days $(DAYS) --first $(FIRST) --nodes $(NODES) --out out/adversary.jsonl

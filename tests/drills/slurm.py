@@ -60,6 +60,10 @@ class Player:
     def ends_as(self, job: str, outcome: str, attempt: int = 1) -> None:
         self.ends[f"{job}/{attempt}"] = outcome
 
+    def truth(self) -> Truth:
+        """Return what is true of all jobs."""
+        return Truth(tuple(self.failures), self.ends)
+
 
 def users_own(player: Player) -> None:
     """Submit what succeeds, and what fails by the user's own doing."""
@@ -185,7 +189,7 @@ def main(tool: Path, state: Path) -> int:
             player = Player(lab)
             play(line, player, bridge)
             sleep(15)
-            truth = Truth(tuple(player.failures), player.ends)
+            truth = player.truth()
             say(f"half of the ends were heard of within {lateness_s(line.inputs()):.1f} s")
             return report(line, truth, judged(line, truth), RECORDED, "slurm")
     finally:

@@ -13,10 +13,11 @@ PATIENCE_S: Final = 180.0
 
 
 class Lab:
-    """The tool that brings the cluster up, and its state directory."""
+    """The tool that brings the cluster up, and its state directory; `user` submits the jobs."""
 
-    def __init__(self, tool: Path, state: Path) -> None:
+    def __init__(self, tool: Path, state: Path, user: str = USER) -> None:
         self._tool = tool
+        self._user = user
         self.state = state
         ports = {"BASE_PORT": "18000", "CTLD_PORT": "18817", "DBD_PORT": "18819", "SQL_PORT": "18306"}
         self._own = {"LAB": str(state), "SLURM_CONF": str(state / "etc" / "slurm.conf")} | ports
@@ -41,7 +42,7 @@ class Lab:
         """Submit a script as the user; return the job's id."""
         place = self.state / "jobs"
         submit = ["sbatch", "--parsable", "--chdir", str(place), "--output", str(place / "%j.out"), *options]
-        wrap = ["runuser", "-u", USER, "--", "env", f"SLURM_CONF={self._own['SLURM_CONF']}", *submit]
+        wrap = ["runuser", "-u", self._user, "--", "env", f"SLURM_CONF={self._own['SLURM_CONF']}", *submit]
         return self.run(*wrap, "--wrap", script).partition(";")[0]
 
     def state_of(self, job: str) -> str:

@@ -109,7 +109,10 @@ def _differs(failure: Failure, verdict: JobAttributed) -> list[str]:
 
 def _ends(truth: Truth, inputs: Iterable[Event]) -> list[str]:
     """Return how ends of attempts that did not fail were told otherwise, and failures that were told as none."""
-    ends = {f"{e.data.job_id}/{e.data.attempt}": e.data.outcome for e in inputs if isinstance(e.data, JobEnded)}
+    told_ends = [event for event in inputs if isinstance(event.data, JobEnded)]
+    # Contract: of a launcher's and a scheduler's word on the same end the scheduler's counts.
+    told_ends.sort(key=lambda event: not event.source.startswith("launcher/"))
+    ends = {f"{e.data.job_id}/{e.data.attempt}": e.data.outcome for e in told_ends if isinstance(e.data, JobEnded)}
     failed = {f"{f.job_id}/{f.attempt}" for f in truth.failures if f.loss is None}
     told = [
         f"{name}: ended {ends.get(name)}, expected {want}"
@@ -137,11 +140,13 @@ def _findings(truth: Truth, outputs: Iterable[Event]) -> list[str]:
 
 
 def _doubles(inputs: Iterable[Event]) -> list[str]:
-    """Return the ends that were told twice with different content."""
-    ends: dict[tuple[str, int], set[str]] = {}
+    """Return the ends that one reporter told twice with different content."""
+    ends: dict[tuple[str, int, str], set[str]] = {}
     for event in inputs:
         if isinstance(event.data, JobEnded):
-            ends.setdefault((event.data.job_id, event.data.attempt), set()).add(event.id)
+            ends.setdefault((event.data.job_id, event.data.attempt, event.source), set()).add(event.id)
     return [
-        f"{job}/{attempt}: its end was told {len(ids)} times" for (job, attempt), ids in ends.items() if len(ids) > 1
+        f"{job}/{attempt}: its end was told {len(ids)} times"
+        for (job, attempt, _), ids in ends.items()
+        if len(ids) > 1
     ]
