@@ -64,6 +64,15 @@ class Api:
             error.msg = f"{error.msg}: {error.read()[:500].decode('utf-8', 'replace')}"
             raise
 
+    def watch(self, path: str, lasts_s: int = 900) -> Iterator[dict[str, Any]]:
+        """Yield each change of the objects in a list, from what is there on, until it breaks or lasts that long."""
+        request = Request(  # noqa: S310 - the address is of our own lab
+            f"{self._server}{path}?watch=1&timeoutSeconds={lasts_s}", headers={"Authorization": f"Bearer {self._token}"}
+        )
+        with urlopen(request, timeout=lasts_s, context=self._tls) as answer:  # noqa: S310
+            for line in answer:
+                yield json.loads(line)
+
     def make(self, path: str, thing: dict[str, Any]) -> Any:
         """Make an object; one that is there already stays as it is."""
         try:

@@ -10,27 +10,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event as Flag
 from threading import Thread
 from typing import Any, Final
-from urllib.error import URLError
-
-import yaml
-import zstandard
 
 from faultlens.clock import SECOND_MS, wall_ms
 from tests.drills.kubelab import NAMESPACE, Api, Lab, until
-from tests.drills.pipeline import say
+from tests.drills.recording import Recorder, compiled, defined
 
 MODULE: Final = "github.com/ray-project/kuberay/ray-operator@v1.5.0"
-KEPT: Final = Path(__file__).parents[1] / "data" / "kubernetes" / "ray.jsonl.zst"
 PORT: Final = "27443"
 PATHS: Final = {
     "RayJob": f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayjobs",
@@ -38,41 +31,6 @@ PATHS: Final = {
     "Job": f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
     "Pod": f"/api/v1/namespaces/{NAMESPACE}/pods",
 }
-
-
-class Recorder:
-    """Looks at all objects of a few kinds again and again, and keeps what changed."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._last: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._stop = Flag()
-        self._thread = Thread(target=self._look, daemon=True)
-        self.kept: list[dict[str, Any]] = []
-        self._thread.start()
-
-    def _look(self) -> None:
-        while not self._stop.wait(0.2):
-            for kind, path in PATHS.items():
-                with suppress(URLError, OSError):
-                    self._noted(kind, self._api.ask("GET", path)["items"])
-
-    def _noted(self, kind: str, things: list[dict[str, Any]]) -> None:
-        there = {thing["metadata"]["uid"] for thing in things}
-        for thing in things:
-            meta = thing["metadata"]
-            meta.pop("managedFields", None)
-            known = self._last.get(meta["uid"])
-            if known is None or known[1]["metadata"]["resourceVersion"] != meta["resourceVersion"]:
-                self._last[meta["uid"]] = kind, thing
-                self.kept.append({"ms": wall_ms(), "kind": kind, "object": thing})
-        for uid in [uid for uid, (of, _) in self._last.items() if of == kind and uid not in there]:
-            self.kept.append({"ms": wall_ms(), "kind": kind, "gone": True, "object": self._last.pop(uid)[1]})
-
-    def close(self) -> None:
-        """Look no more."""
-        self._stop.set()
-        self._thread.join(30)
 
 
 @contextmanager
@@ -94,24 +52,6 @@ def dashboard(said: dict[str, Any]) -> Iterator[str]:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-def built(state: Path) -> tuple[Path, Path]:
-    """Return the operator's program and the folder of its source; compiled where that was not done before."""
-    go = shutil.which("go") or "go"
-    found = subprocess.run([go, "mod", "download", "-json", MODULE], capture_output=True, check=True, timeout=300)
-    program = state / "bin" / "ray-operator"
-    if not program.exists():
-        environment = os.environ | {"GOBIN": str(program.parent), "CGO_ENABLED": "0"}
-        subprocess.run([go, "install", MODULE], env=environment, check=True, timeout=3_600)
-    return program, Path(json.loads(found.stdout)["Dir"])
-
-
-def defined(api: Api, source: Path) -> None:
-    """Define the operator's kinds of objects."""
-    for path in sorted((source / "config" / "crd" / "bases").glob("*.yaml")):
-        api.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(path.read_text("utf-8")))
-    until("Ray's kinds to be known", lambda: api.ask("GET", PATHS["RayJob"]) is not None)
 
 
 def job(name: str, **more: Any) -> dict[str, Any]:
@@ -183,14 +123,15 @@ def play(api: Api, said: dict[str, Any]) -> None:
 def main(tool: Path, state: Path) -> int:
     """Record; return 0 when all jobs came to their ends."""
     lab = Lab(tool, state / "lab", PORT)
-    program, source = built(state)
+    program = state / "bin" / "ray-operator"
+    source = compiled(MODULE, ".", program)
     lab.up()
     said: dict[str, Any] = {}
     try:
         api = Api(lab.kubeconfig)
         api.make("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         api.make(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
-        defined(api, source)
+        defined(api, source / "config" / "crd" / "bases")
         with dashboard(said) as address, (state / "operator.log").open("wb") as log:
             away = {"KUBECONFIG": str(lab.kubeconfig), "HTTP_PROXY": address, "NO_PROXY": "127.0.0.1"}
             ports = [
@@ -201,17 +142,14 @@ def main(tool: Path, state: Path) -> int:
                 "-enable-leader-election=false",
             ]
             operator = subprocess.Popen([program, *ports], env=os.environ | away, stdout=log, stderr=log)
-            recorder = Recorder(api)
+            recorder = Recorder(api, PATHS)
             try:
                 play(api, said)
             finally:
                 recorder.close()
                 operator.terminate()
                 operator.wait(60)
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        lines = b"".join(json.dumps(entry, separators=(",", ":")).encode() + b"\n" for entry in recorder.kept)
-        KEPT.write_bytes(zstandard.ZstdCompressor(19).compress(lines))
-        say(f"{len(recorder.kept)} objects and changes of them, {KEPT.stat().st_size} bytes")
+        recorder.write("ray")
         return 0
     finally:
         lab.down()
