@@ -146,7 +146,5 @@ def _doubles(inputs: Iterable[Event]) -> list[str]:
         if isinstance(event.data, JobEnded):
             ends.setdefault((event.data.job_id, event.data.attempt, event.source), set()).add(event.id)
     return [
-        f"{job}/{attempt}: its end was told {len(ids)} times"
-        for (job, attempt, _), ids in ends.items()
-        if len(ids) > 1
+        f"{job}/{attempt}: its end was told {len(ids)} times" for (job, attempt, _), ids in ends.items() if len(ids) > 1
     ]
