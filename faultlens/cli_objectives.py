@@ -8,10 +8,13 @@ from typing import Annotated, Final
 
 import typer
 
-from faultlens.cli_options import JsonOption, ObjectivesOption, promised
+from faultlens.cli_answers import opened
+from faultlens.cli_options import JsonOption, ObjectivesOption, StoreOption, promised
 from faultlens.errors import ConfigurationError, UsageError
+from slo import excluding
 from slo.alerts import DEFAULT_URL, rules_text
 from slo.objectives_text import as_plain, details, listing
+from slo.recompute import extent
 from slo.wording import many, printable
 
 EXIT_BAD: Final = 1
@@ -80,6 +83,36 @@ def alerts(
 ) -> None:
     """Print burn-rate rules for Prometheus, on the gauges that `faultlens sink --metrics` shows."""
     typer.echo(rules_text(promised(objectives), url.rstrip("/")), nl=False)
+
+
+@app.command()
+def exclude(
+    incident: Annotated[str, typer.Argument(metavar="INCIDENT", help="Its id: one of ours, or as it was announced.")],
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why its time is not to count; reports say so.")],
+    author: Annotated[str, typer.Option(metavar="NAME", help="Who says so.")],
+    objective: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only from this objective; may be repeated.")
+    ] = None,
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="Where several have an incident of that id.")] = "",
+    store: StoreOption = None,
+) -> None:
+    """Print the document that leaves an incident's time, in its cluster and of its class, out of the objectives.
+
+    Put it beside your other documents of objectives. Ends with 1 if the store knows no such incident.
+    """
+    with opened(store) as target:
+        found = [row for row in excluding.incidents(target, incident) if cluster in ("", row["cluster"])]
+        known = extent(target)
+    if not found or known is None:
+        typer.echo(
+            f"the store knows no incident {printable(incident)}{f' in cluster {cluster}' if cluster else ''}", err=True
+        )
+        raise typer.Exit(EXIT_BAD)
+    if len(found) > 1:
+        raise UsageError(f"--cluster: which one? Known in {', '.join(printable(row['cluster']) for row in found)}")
+    signed = excluding.Signed(reason, author, tuple(objective or ()))
+    typer.echo(excluding.document(incident, found[0], signed, known.to_ms), nl=False)
 
 
 def _problems(problems: list[str]) -> str:

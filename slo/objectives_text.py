@@ -105,6 +105,7 @@ def _plain(objective: Objective) -> dict[str, Any]:
                 "from": iso(exclusion.from_ms),
                 "to": iso(exclusion.to_ms),
                 "classes": list(exclusion.classes),
+                "cluster": exclusion.cluster or None,
                 "reason": exclusion.reason,
                 "author": exclusion.author,
             }

@@ -70,7 +70,9 @@ class Answers:
         for (objective, view), windows in wanted.items():
             known = by_view.setdefault(view, {})
             for window in windows:
-                known.update(dict.fromkeys((window, *_excluded(objective, window).values())))
+                known[window] = None
+                for index, part in _excluded(objective, view, window).items():
+                    by_view.setdefault(_of_exclusion(objective, index, view), {})[part] = None
         # What is wanted first keeps its order, and its place if it is there twice.
         asked = {view: [*known] for view, known in by_view.items()}
         if first is not None:
@@ -87,8 +89,9 @@ class Answers:
         whole = of_window[self._windows[view][window]].get(objective.indicator)
         if whole is None:
             return None
-        for index, part in _excluded(objective, window).items():
-            excluded = of_window[self._windows[view][part]][objective.indicator]
+        for index, part in _excluded(objective, view, window).items():
+            its = _of_exclusion(objective, index, view)
+            excluded = self._measured[its][self._windows[its][part]][objective.indicator]
             whole = whole.less(excluded, objective.exclusions[index].classes)
         return whole
 
@@ -116,10 +119,16 @@ def slices(objective: Objective, window: Interval) -> list[Interval]:
     return [Interval(number * size, (number + 1) * size).clipped(window) for number in numbers]
 
 
-def _excluded(objective: Objective, window: Interval) -> dict[int, Interval]:
-    """Return the parts of a time that exclusions take, by the number of the exclusion."""
-    parts = {i: Interval(e.from_ms, e.to_ms).clipped(window) for i, e in enumerate(objective.exclusions)}
+def _excluded(objective: Objective, view: View, window: Interval) -> dict[int, Interval]:
+    """Return the parts of a time that exclusions take of a view, by the number of the exclusion."""
+    mine = ((index, e) for index, e in enumerate(objective.exclusions) if e.meets(view.cluster))
+    parts = {index: Interval(e.from_ms, e.to_ms).clipped(window) for index, e in mine}
     return {index: part for index, part in parts.items() if part.length_ms}
+
+
+def _of_exclusion(objective: Objective, index: int, view: View) -> View:
+    """Return the part of a view that an exclusion is of."""
+    return replace(view, cluster=view.cluster or objective.exclusions[index].cluster)
 
 
 def _measured(rows: Rows, windows: int) -> list[dict[str, Measure]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from faultlens.budget import budget_used_in
 from faultlens.clock import iso
-from faultlens.objectives import Exclusion, Objective, Objectives, parse_duration_ms
+from faultlens.objectives import Exclusion, Objectives, parse_duration_ms
 from slo.backing import TOO_LITTLE, attained_words, known_words, share_words
 from slo.budget import bad_time_allowed_ms
 from slo.measure import OVERHEAD
@@ -65,14 +65,14 @@ def verdict_word(standing: Standing, words: Mapping[bool | None, str]) -> str:
     return TOO_LITTLE if standing.met and not standing.enough else words[standing.met]
 
 
-def _ways(objective: Objective) -> Iterator[str]:
+def _ways(standing: Standing) -> Iterator[str]:
     """What is not as usual with an objective."""
+    objective = standing.objective
     if objective.scope.narrow:
         yield f"of {printable(str(objective.scope))}"
     if objective.slice_ms is not None:
         yield f"counted by slices of {duration(objective.slice_ms)} ({objective.method})"
-    for exclusion in objective.exclusions:
-        yield exclusion_words(exclusion)
+    yield from map(exclusion_words, _left_out(standing))
 
 
 def window_words(standing: Standing) -> str:
@@ -100,7 +100,7 @@ def detail_lines(standing: Standing) -> Iterator[str]:
     if counted is None or not counted.total:
         return
     digits = standing.digits
-    yield from _ways(objective)
+    yield from _ways(standing)
     if known := known_words(standing.known_ms, standing.elapsed_ms):
         yield f"{known}: {duration(standing.elapsed_ms)} would be the whole"
     yield f"{_amount(standing, counted.good)} good of {_amount(standing, counted.total)} {UNITS[objective.unit]}"
@@ -130,9 +130,14 @@ def _amount(standing: Standing, value: float) -> str:
     return whole_hours(round(value)) if standing.objective.of_time else f"{value:,.0f}"
 
 
+def _left_out(standing: Standing) -> Iterator[Exclusion]:
+    return (exclusion for exclusion in standing.objective.exclusions if exclusion.meets(standing.view.cluster))
+
+
 def exclusion_words(exclusion: Exclusion) -> str:
     """Return what an exclusion leaves out, why, and who says so."""
-    of = f" of {listed(list(exclusion.classes))}" if exclusion.classes else ""
+    of = f" in cluster {printable(exclusion.cluster)}" if exclusion.cluster else ""
+    of += f" of {listed(list(exclusion.classes))}" if exclusion.classes else ""
     span = f"{minute(exclusion.from_ms)} to {minute(exclusion.to_ms)}"
     said = f"{exclusion.name}: {exclusion.reason} (says {exclusion.author})"
     return f"left out{of}, {span}: {printable(said)}"
@@ -167,7 +172,7 @@ def _plain(standing: Standing) -> dict[str, Any]:
         "scope": {name: value for name, value in asdict(objective.scope).items() if value},
         "window": standing.window,
         "method": objective.method,
-        "excluded": [exclusion.name for exclusion in objective.exclusions],
+        "excluded": [exclusion.name for exclusion in _left_out(standing)],
         "unit": objective.unit,
         "target": objective.target,
         "attained": standing.attained,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
@@ -133,8 +133,8 @@ def _problems(parts: _Parts) -> Iterator[Problem]:
                 known = ", ".join(sorted(parts.slos))
                 yield document.problem(("spec", "objectives", index), f"no objective {name!r} (known: {known})")
     for name in parts.slos:
-        for before, after in pairwise(sorted(_exclusions_of(name, parts.exclusions), key=lambda e: e.from_ms)):
-            if after.from_ms < before.to_ms:
+        for before, after in combinations(sorted(_exclusions_of(name, parts.exclusions), key=lambda e: e.from_ms), 2):
+            if after.from_ms < before.to_ms and before.meets(after.cluster):
                 _, where = parts.exclusions[after.name]
                 yield where.problem(("spec", "from"), f"overlaps exclusion {before.name!r} of {name}: make them one")
 
@@ -208,4 +208,5 @@ def _exclusions_of(name: str, exclusions: Mapping[str, tuple[ExclusionDocument, 
                 spec.reason,
                 spec.author,
                 spec.classes,
+                document.metadata.labels.cluster,
             )

@@ -60,7 +60,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Time that does not count, wholly or for what some classes are charged with: [from_ms, to_ms) in whole hours."""
+    """Time that does not count, wholly or for what some classes are charged with: [from_ms, to_ms) in whole hours.
+
+    `cluster`: where alone it does not; empty: nowhere.
+    """
 
     name: str
     from_ms: int
@@ -68,6 +71,11 @@ class Exclusion:
     reason: str
     author: str
     classes: tuple[str, ...] = ()
+    cluster: str = ""
+
+    def meets(self, cluster: str) -> bool:
+        """Whether something of that cluster is left out; of an empty name: of any."""
+        return not (self.cluster and cluster) or self.cluster == cluster
 
 
 @dataclass(frozen=True, slots=True)

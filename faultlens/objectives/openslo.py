@@ -276,10 +276,17 @@ class ExclusionSpec(_Strict):
         return self
 
 
+class Whereabouts(_Strict):
+    """The cluster that an exclusion is of; none: every one."""
+
+    cluster: str = ""
+
+
 class ExclusionMetadata(_Strict):
     """What happened, by its name: an incident's id or a maintenance's."""
 
     name: str = Field(min_length=1, max_length=100)
+    labels: Whereabouts = Whereabouts()
 
 
 class ExclusionDocument(_Strict):

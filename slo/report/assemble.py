@@ -83,7 +83,9 @@ def _line(promise: Promise, windows: tuple[Interval, Interval, Interval], answer
         low=low,
         high=high,
         also=here.also,
-        excluded=tuple(f"{e.name}: {e.reason} (says {e.author})" for e in objective.exclusions),
+        excluded=tuple(
+            f"{e.name}: {e.reason} (says {e.author})" for e in objective.exclusions if e.meets(promise.view.cluster)
+        ),
         enough=is_enough(
             here.total,
             of_time=objective.of_time,

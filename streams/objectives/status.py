@@ -27,7 +27,7 @@ def burn_windows_ms(objective: Objective) -> tuple[int, ...]:
 
 def status_of(counters: Counters, objective: Objective, now_ms: int) -> SloStatus:
     """Return where the objective stands in the counters' scope at `now_ms`."""
-    kept = without(counters, objective.exclusions)
+    kept = without(counters, [e for e in objective.exclusions if e.meets(counters.cluster)])
     start_ms = objective.window.start_ms(now_ms)
     whole = figures(kept) if objective.simple else figures_since(kept, start_ms)
     share = attained(whole.good, whole.total)

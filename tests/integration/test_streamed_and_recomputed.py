@@ -97,11 +97,14 @@ ORDER BY attempt
 """
 
 
-def stands(store: Path, objectives: Objectives, pool: str = "") -> dict[str, Standing]:
+def stands(store: Path, objectives: Objectives, pool: str = "", cluster: str = "") -> dict[str, Standing]:
     with open_store(str(store)) as opened:
         known = extent(opened)
         assert known is not None
-        return {found.objective.name: found for found in standings(opened, view_of(known, pool=pool), objectives)}
+        return {
+            found.objective.name: found
+            for found in standings(opened, view_of(known, cluster=cluster, pool=pool), objectives)
+        }
 
 
 def in_pools(event: Event) -> Event:
@@ -215,6 +218,40 @@ kind: Exclusion
 metadata: {name: INC-3}
 spec: {from: "2026-11-23T04:00:00Z", to: "2026-11-23T05:00:00Z", reason: the launchers were cut off, author: ann}
 """
+
+
+def test_an_incident_leaves_the_count_of_its_own_cluster_alone_both_ways(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Storage was away in c1 for an hour, and a job failed of it in each of two clusters."""
+    scenes = []
+    for cluster in ("c1", "c2"):
+        scene = Scene(cluster).node(f"{cluster}-n", until=90)
+        for number, minute in enumerate((10, 70)):
+            name = f"{cluster}-{number}"
+            scene.job(name, f"{cluster}-n", minute=minute - 5)
+            scene.end(minute, name, "failed", "OSError: [Errno 116] Stale file handle: '/mnt/data'")
+        scenes.append(scene)
+    scenes[0].incident(8, "storage", name='INC 4: "home"').incident(12, "storage", "ended", name='INC 4: "home"')
+    told = sorted((told for scene in scenes for told in scene.events()), key=lambda one: one[0])
+    (file := tmp_path / "events.jsonl").write_bytes(
+        b"\n".join(encode(replace(event, recorded_ms=at)) for at, event in told)
+    )
+    store = ("--store", str(tmp_path / "store"))
+    called("replay", str(file), *store, "--json")
+    usual = stands(tmp_path / "store", load_objectives())["job_success"]
+    capsys.readouterr()
+    called("objectives", "exclude", 'INC 4: "home"', "--reason", "a fire: drill", "--author", "ann", *store)
+    (site := tmp_path / "site.yaml").write_text(capsys.readouterr().out)
+    assert "from: 2026-11-23T04:00:00.000Z\n  to: 2026-11-23T05:00:00.000Z" in site.read_text()
+    called("replay", str(file), *store, "--fresh", "--objectives", str(site), "--json")
+    left = {cluster: stands(tmp_path / "store", load_objectives(site), cluster=cluster) for cluster in ("", "c1", "c2")}
+    for cluster, total in (("", 3), ("c1", 1), ("c2", 2)):
+        standing = left[cluster]["job_success"]
+        assert standing.measure is not None
+        assert (standing.measure.total, standing.agreement) == (total, "same"), (cluster, standing.streamed)
+    assert usual.measure is not None
+    assert (usual.measure.total, usual.agreement) == (4, "same")
 
 
 def test_a_verdict_within_an_exclusion_that_is_withdrawn_counts_where_the_attempt_really_ended(tmp_path: Path) -> None:

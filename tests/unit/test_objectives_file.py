@@ -230,6 +230,18 @@ def test_two_documents_of_one_name_and_two_exclusions_of_one_time_are_refused(tm
         loaded(tmp_path, more=EXCLUSION + EXCLUSION.replace("INC-7", "INC-8").replace("T10", "T11"))
 
 
+def test_exclusions_of_one_time_may_be_of_several_clusters(tmp_path: Path) -> None:
+    other = EXCLUSION.replace("{name: INC-7}", "{name: INC-8, labels: {cluster: c2}}")
+    ours = EXCLUSION.replace("{name: INC-7}", "{name: INC-7, labels: {cluster: c1}}")
+    exclusions = loaded(tmp_path, more=ours + other).exclusions
+    assert [(e.name, e.meets("c1"), e.meets("c2"), e.meets("")) for e in exclusions] == [
+        ("INC-7", True, False, True),
+        ("INC-8", False, True, True),
+    ]
+    with pytest.raises(ConfigurationError, match="overlaps exclusion"):
+        loaded(tmp_path, more=EXCLUSION + other)
+
+
 def test_a_missing_file_and_a_folder_without_documents_are_configuration_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load_objectives(tmp_path / "none.yaml")
