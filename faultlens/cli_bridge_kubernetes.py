@@ -32,7 +32,7 @@ def kubernetes(  # noqa: PLR0913 - one parameter for each option of the command
     """
     try:
         from producers.kubernetes.bridge import KubernetesBridge, versions_in  # noqa: PLC0415 - needs the client
-        from producers.kubernetes.watching import Cluster  # noqa: PLC0415
+        from producers.kubernetes.watching import RESOURCES, Cluster  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'faultlens[kubernetes]'") from None
     from producers.delivery.kept import Kept  # noqa: PLC0415
@@ -43,7 +43,8 @@ def kubernetes(  # noqa: PLR0913 - one parameter for each option of the command
     stop = told_to_stop()
     kept = Kept(place / "kept")
     saved = kept.all()
-    translator = Translator(Names(cluster, f"{cluster}:" if prefix else ""), all_pods=all_pods, saved=saved)
+    names, kinds = Names(cluster, f"{cluster}:" if prefix else ""), {resource.kind for resource in RESOURCES}
+    translator = Translator(names, all_pods=all_pods, watched=kinds, saved=saved)
 
     async def run() -> None:
         server = await Cluster.connect(None if kubeconfig is None else str(kubeconfig))

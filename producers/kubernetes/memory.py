@@ -7,11 +7,14 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from producers.kubernetes.devices import Offer
+from producers.kubernetes.early import Early
 from producers.kubernetes.model import Job
 from producers.kubernetes.nodes import Seen
-from producers.kubernetes.objects import Pod, Work
+from producers.kubernetes.objects import Metadata, Pod, Work, WorkStatus
+from producers.kubernetes.owners import PODS_EACH
 from producers.kubernetes.takings import Taking
 
 
@@ -36,6 +39,7 @@ class Named(Struct, frozen=True):
 
 KINDS: Final[dict[str, type[Any]]] = {
     "pod": PodSeen,
+    "early": Early,
     "job": Job,
     "work": Work,
     "node": Seen,
@@ -44,6 +48,21 @@ KINDS: Final[dict[str, type[Any]]] = {
     "name": Named,
     "taking": Taking,
 }
+
+
+def lean_pod(pod: Pod) -> Pod:
+    """Return what is kept of a pod."""
+    return replace(pod, metadata=replace(pod.metadata, managed_fields=None, annotations=None))
+
+
+def lean_work(work: Work, pods: int, *, is_over: bool) -> Work:
+    """Return what is kept of what makes pods: what it is and stands under, of a Job how many it makes, and its end."""
+    meta = work.metadata
+    named = Metadata(
+        name=meta.name, namespace=meta.namespace, uid=meta.uid, owner_references=meta.owner_references, labels=None
+    )
+    size = {PODS_EACH: pods} if work.kind == "Job" else {}
+    return Work(metadata=named, kind=work.kind, spec=size, status=work.status if is_over else WorkStatus())
 
 
 def taken(changes: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, bytes | None]]:

@@ -152,3 +152,12 @@ def _given_up(job: Job, attempt: Attempt, at_ms: int) -> Ending:
 
 def _trouble(attempt: Attempt) -> tuple[str, str] | None:
     return next((w.run.trouble for w in attempt.workers.values() if w.run.trouble is not None), None)
+
+
+def worker_of(job: Job, pod: str) -> tuple[int | None, Worker | None]:
+    """Return the attempt that a pod works for and its first worker there."""
+    for number, attempt in job.attempts.items():
+        for worker in attempt.workers.values():
+            if worker.run.pod == pod:
+                return number, worker
+    return None, None

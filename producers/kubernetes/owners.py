@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +13,8 @@ from producers.kubernetes.objects import Metadata, OwnerReference, Work, conditi
 from producers.kubernetes.words import OwnerWord, first_of, load_words
 
 _LEVELS_MAX: Final = 8
+# What is kept of a Job's specification: how many pods it makes.
+PODS_EACH: Final = "parallelism"
 _DEFAULT: Final = OwnerWord()
 
 
@@ -60,6 +62,28 @@ def owner_of(meta: Metadata, kind: str, known: Mapping[str, Work]) -> Owner:
             return _unknown(above, meta)
         meta, kind = work.metadata, work.kind or above.kind
     return _owner(kind, meta.namespace, meta.name, meta.uid)
+
+
+def awaited(meta: Metadata, watched: Collection[str], known: Mapping[str, Work]) -> bool:
+    """Return whether something above an object is not known yet, though its kind is watched."""
+    if any(label in meta.marks for label in load_words().owner_labels):
+        return False
+    for _ in range(_LEVELS_MAX):
+        above = _controller(meta.owner_references)
+        if above is None or above.kind in load_words().not_above:
+            return False
+        work = known.get(above.uid)
+        if work is None:
+            return above.kind in watched
+        meta = work.metadata
+    return False
+
+
+def pods_each(meta: Metadata, known: Mapping[str, Work]) -> int:
+    """Return how many pods the Job has that made this one, as far as it is known."""
+    above = _controller(meta.owner_references)
+    work = known.get(above.uid) if above is not None else None
+    return 1 if work is None else int(work.spec.get(PODS_EACH, 1))
 
 
 def only_submits(meta: Metadata, known: Mapping[str, Work]) -> bool:

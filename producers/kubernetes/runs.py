@@ -60,11 +60,23 @@ class Run(Struct, frozen=True, kw_only=True):
     rank: int | None = None
 
 
-def runs_of(pod: Pod, granted: Mapping[str, tuple[str, ...]]) -> list[Run]:
-    """Return the pod's runs that work for its job. `granted`: devices by claim, `namespace/name`."""
+def runs_of(pod: Pod, granted: Mapping[str, tuple[str, ...]], pods_each: int = 1) -> list[Run]:
+    """Return the pod's runs that work for its job. `granted`: devices by claim, `namespace/name`; `pods_each`: how many
+    pods each of several Jobs has that work together."""
     statuses = {status.name: status for status in pod.status.container_statuses or ()}
-    working = working_containers(pod)
-    return [_run(pod, container, statuses.get(container.name), _refs(pod, granted)) for container in working]
+    working, rank = working_containers(pod), _rank(pod, pods_each)
+    return [_run(pod, container, statuses.get(container.name), _refs(pod, granted), rank) for container in working]
+
+
+def _rank(pod: Pod, pods_each: int) -> int | None:
+    """Return the number of the pod among all that work together, where its labels say it."""
+    words, marks = load_words(), pod.metadata.marks
+    index, of_job = (_number(first_of(marks, names)) for names in (words.rank_labels, words.job_rank_labels))
+    return index if index is None or of_job is None else of_job * pods_each + index
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def working_containers(pod: Pod) -> list[Container]:
@@ -101,13 +113,14 @@ def _refs(pod: Pod, granted: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] |
     return tuple(ref for claim in claims for ref in granted[claim])
 
 
-def _run(pod: Pod, container: Container, status: ContainerStatus | None, refs: tuple[str, ...] | None) -> Run:
+def _run(
+    pod: Pod, container: Container, status: ContainerStatus | None, refs: tuple[str, ...] | None, rank: int | None
+) -> Run:
     meta = pod.metadata
     scheduled = condition(pod.status.conditions, "PodScheduled")
     is_placed = pod.spec.node_name is not None
     placed_ms = scheduled.since_ms if scheduled is not None and scheduled.status == "True" else None
     started = None if status is None else _started(status)
-    rank = first_of(meta.marks, load_words().rank_labels)
     return Run(
         key=f"{meta.uid}/{container.name}",
         pod=meta.uid,
@@ -122,7 +135,7 @@ def _run(pod: Pod, container: Container, status: ContainerStatus | None, refs: t
         previous=_previous(pod, status),
         trouble=_trouble(status),
         image=_digest(status),
-        rank=int(rank) if rank is not None and rank.isdecimal() else None,
+        rank=rank,
     )
 
 

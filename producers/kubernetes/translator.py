@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,11 +15,21 @@ from producers.kubernetes import attempts, devices, nodes, takings
 from producers.kubernetes.asking import Asked, asked_for
 from producers.kubernetes.device_objects import Claim, Slice, TaintRule
 from producers.kubernetes.devices import DeviceTeller, Offer
-from producers.kubernetes.memory import KINDS, Named, PodSeen
-from producers.kubernetes.model import Job, Step, Worker
+from producers.kubernetes.early import waiting
+from producers.kubernetes.memory import KINDS, Named, PodSeen, lean_pod, lean_work
+from producers.kubernetes.model import Job, Step, worker_of
 from producers.kubernetes.nodes import NodeTeller, Seen
-from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, WorkStatus, condition
-from producers.kubernetes.owners import Owner, end_of, end_of_try, group_of, is_suspended, only_submits, owner_of
+from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, condition
+from producers.kubernetes.owners import (
+    Owner,
+    end_of,
+    end_of_try,
+    group_of,
+    is_suspended,
+    only_submits,
+    owner_of,
+    pods_each,
+)
 from producers.kubernetes.runs import Ending, claims_of, gpus_of, holds_accelerators, runs_of
 from producers.kubernetes.takings import Taking
 from producers.kubernetes.telling import ALIVE_EVERY_S, JobTeller, Names
@@ -35,12 +45,19 @@ _NUMBER: Final = re.compile(r"\d+")
 class Translator:
     """Keeps what it needs of objects in `memory`; `changed` names what a shell has to save beside its cursor.
 
-    The same objects in the same order give the same events; what is seen twice changes nothing.
+    The same objects in the same order give the same events; what is seen twice changes nothing. Of kinds that are
+    `watched` a pod may be seen before what made it.
     """
 
-    def __init__(self, names: Names, *, all_pods: bool = False, saved: Mapping[str, bytes] | None = None) -> None:
-        self._names = names
-        self._all_pods = all_pods
+    def __init__(
+        self,
+        names: Names,
+        *,
+        all_pods: bool = False,
+        watched: Collection[str] = (),
+        saved: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self._names, self._all_pods, self._watched = names, all_pods, watched
         self.memory: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self.changed: dict[str, Any] = {}
         for key, raw in (saved or {}).items():
@@ -66,7 +83,7 @@ class Translator:
     def deleted(self, thing: Any, now_ms: int) -> list[Event]:
         """Return what follows from an object's end; `thing` is how it was last."""
         if isinstance(thing, Pod):
-            return [*self._pod(thing, now_ms), *self._pod_gone(thing.metadata.uid, thing, now_ms)]
+            return [*self._pod(thing, now_ms, waits=False), *self._pod_gone(thing.metadata.uid, thing, now_ms)]
         if isinstance(thing, Work):
             self._work_gone(thing.metadata, now_ms)
             return []
@@ -86,12 +103,12 @@ class Translator:
         if kind == "Pod":
             for uid in [uid for uid in self.memory["pod"] if uid not in there]:
                 events += self._pod_gone(uid, self.memory["pod"][uid].last, now_ms)
+            self._forget("early", there)
         elif kind == "Node":
             for name in [seen.name for seen in self.memory["node"].values() if seen.name not in there]:
                 events += self._node_gone(name, now_ms)
         elif kind == "ResourceSlice":
-            for uid in [uid for uid in self.memory["offer"] if uid not in there]:
-                self._put("offer", uid, None)
+            self._forget("offer", there)
         elif kind == "DeviceTaintRule":
             rules = {taking.uid for name, taking in self.memory["taking"].items() if name.startswith("device ")}
             self._taken_no_more(rules - there, now_ms)
@@ -100,9 +117,13 @@ class Translator:
                 self._work_gone(work.metadata, now_ms)
         return events
 
+    def _forget(self, kind: str, there: set[str]) -> None:
+        for uid in [uid for uid in self.memory[kind] if uid not in there]:
+            self._put(kind, uid, None)
+
     def on_time(self, now_ms: int) -> list[Event]:
         """Return what is due: ends that were waited for, signs of life, reports of nodes without an agent."""
-        events: list[Event] = []
+        events = [event for early in list(self.memory["early"].values()) for event in self._pod(early.pod, now_ms)]
         for uid, job in list(self.memory["job"].items()):
             due = attempts.due_ms(job)
             if due is not None and now_ms >= due:
@@ -127,10 +148,12 @@ class Translator:
 
     # --- pods and what makes them ----------------------------------------------------------------------
 
-    def _pod(self, pod: Pod, now_ms: int) -> Iterator[Event]:
+    def _pod(self, pod: Pod, now_ms: int, *, waits: bool = True) -> Iterator[Event]:
         uid, known = pod.metadata.uid, self.memory["pod"].get(pod.metadata.uid)
         if nodes.has_agent(pod.metadata.labels or {}):
             self._put("pod", uid, PodSeen(job="", name=pod.metadata.name, node=pod.spec.node_name, is_agent=True))
+            return
+        if known is None and self._is_early(pod, now_ms, self._watched if waits else ()):
             return
         job = self._job_of(pod, now_ms) if known is None else self.memory["job"].get(known.job)
         if job is None:
@@ -145,15 +168,24 @@ class Translator:
             node=pod.spec.node_name,
             claims=claims_of(pod),
             sick=sick,
-            last=_lean(pod),
+            last=lean_pod(pod),
         )
         self._put("pod", uid, kept)
         if not job.submitted:
             yield from self._submitted_by(pod, job)
         job = self.memory["job"][job.owner.uid]
-        runs, group = runs_of(pod, self.memory["claim"]), group_of(pod.metadata, job.owner.word)
+        runs = runs_of(pod, self.memory["claim"], pods_each(pod.metadata, self.memory["work"]))
+        group = group_of(pod.metadata, job.owner.word)
         yield from self._stepped(job.owner.uid, attempts.with_runs(job, runs, now_ms, group))
         yield from self._pending(pod, job.owner.uid, now_ms)
+
+    def _is_early(self, pod: Pod, now_ms: int, watched: Collection[str]) -> bool:
+        uid = pod.metadata.uid
+        before = self.memory["early"].get(uid)
+        early = waiting(pod, before, watched, self.memory["work"], now_ms)
+        if early is not before:
+            self._put("early", uid, early)
+        return early is not None
 
     def _job_of(self, pod: Pod, now_ms: int) -> Job | None:
         """Return the job of a pod that is seen for the first time; None: it is of none that is told of."""
@@ -190,7 +222,7 @@ class Translator:
     def _work(self, work: Work, now_ms: int) -> Iterator[Event]:
         meta = work.metadata
         asked, word = asked_for(work), end_of(work)
-        lean = Work(metadata=_named(meta), kind=work.kind, status=work.status if word is not None else WorkStatus())
+        lean = lean_work(work, asked.pods, is_over=word is not None)
         if self.memory["work"].get(meta.uid) != lean:
             self._put("work", meta.uid, lean)
         owner = owner_of(meta, work.kind, self.memory["work"])
@@ -263,7 +295,7 @@ class Translator:
         job: Job | None = self.memory["job"].get(uid)
         if job is None:
             return
-        number, worker = _worker_of(job, pod.metadata.uid)
+        number, worker = worker_of(job, pod.metadata.uid)
         if worker is None or worker.run.started_ms is not None or worker.ending is not None:
             return
         scheduled = condition(pod.status.conditions, "PodScheduled")
@@ -293,7 +325,7 @@ class Translator:
         if job is None or reason not in load_words().pod_notices or not job.owner.uid:
             return
         message = redacted(notice.message or "")[:MESSAGE_CHARS]
-        number = _worker_of(job, about.uid)[0]
+        number = worker_of(job, about.uid)[0]
         if pod is not None and reason not in ("FailedScheduling", "FailedCreate"):
             job = attempts.in_trouble(job, about.uid, (reason, message))
             self._put("job", job.owner.uid, job)
@@ -363,22 +395,3 @@ class Translator:
         else:
             self.memory[kind][name] = value
         self.changed[f"{kind} {name}"] = value
-
-
-def _worker_of(job: Job, pod: str) -> tuple[int | None, Worker | None]:
-    """Return the attempt that a pod works for and its first worker there."""
-    for number, attempt in job.attempts.items():
-        for worker in attempt.workers.values():
-            if worker.run.pod == pod:
-                return number, worker
-    return None, None
-
-
-def _named(meta: Metadata) -> Metadata:
-    return Metadata(
-        name=meta.name, namespace=meta.namespace, uid=meta.uid, owner_references=meta.owner_references, labels=None
-    )
-
-
-def _lean(pod: Pod) -> Pod:
-    return replace(pod, metadata=replace(pod.metadata, managed_fields=None, annotations=None))

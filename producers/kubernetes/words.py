@@ -93,6 +93,7 @@ class Words(_Strict):
     owner_labels: dict[Text, Text]
     generation_labels: tuple[Text, ...]
     rank_labels: tuple[Text, ...]
+    job_rank_labels: tuple[Text, ...]
     user_labels: tuple[Text, ...]
     team_labels: tuple[Text, ...]
     pool_labels: tuple[Text, ...]
