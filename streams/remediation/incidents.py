@@ -17,7 +17,7 @@ from streams.remediation.closing import close
 from streams.remediation.desk import Desk
 from streams.remediation.history import earlier_incidents, earlier_repairs, earlier_times, family_of
 from streams.remediation.issuing import device_of
-from streams.remediation.policy import Trouble
+from streams.remediation.policy import Policy, Trouble
 from streams.remediation.record import (
     EVIDENCE_MAX,
     FAULTS_MAX,
@@ -55,6 +55,12 @@ def trait_of(observation: Observation) -> Trait:
         family=observation.gpu_family,
         device=observation.device,
     )
+
+
+def severity_of(policy: Policy, trait: Trait) -> int:
+    """Return how bad an incident is that is about the trait: of what nobody but verdicts says, as bad as its cause."""
+    spoken = trait.origin in ("verdict", "finding")
+    return max(trait.severity, policy.severity(trait.cause)) if spoken else trait.severity
 
 
 def worst_of(traits: tuple[Trait, ...]) -> Trait:
@@ -129,7 +135,7 @@ def open_for(desk: Desk, node: str, *, rule: str = "", probe_of: str | None = No
         ladder="",
         cause=worst.cause,
         cause_class=worst.cause_class,
-        severity=worst.severity,
+        severity=severity_of(desk.policy, worst),
         rule=rule,
         first_ms=first_ms,
         last_ms=max(trait.since_ms for trait in card.traits),
@@ -220,7 +226,7 @@ def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | No
         ladder=route.ladder,
         mode=route.mode,
         cause_class=worst.cause_class,
-        severity=worst.severity,
+        severity=severity_of(desk.policy, worst),
         tolerance_ms=desk.policy.tolerance_ms(route, trouble),
         floor=last.by if last is not None and on_probation else None,
         trend=worst.role == "trend",

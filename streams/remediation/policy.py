@@ -34,6 +34,10 @@ REPAIRS: Final[frozenset[Action]] = frozenset(
 _ACCELERATOR: Final = ("gpu", "fabric", "driver")
 
 
+# The severity of a cause that the policy does not rank.
+UNRANKED: Final = 50
+
+
 def is_of_accelerator(cause: str) -> bool:
     """Return whether a cause is the accelerators' and not the host's."""
     return cause.partition(".")[0] in _ACCELERATOR
@@ -209,6 +213,14 @@ class Policy(Struct, frozen=True):
     ladders: Mapping[str, tuple[Rung, ...]]
     routes: tuple[Route, ...]
     executable: frozenset[str] | None = None
+    severities: Mapping[str, int] = {}
+
+    def severity(self, cause: str) -> int:
+        """Return how bad it is (0 to 100) what only verdicts and findings say of a node, by its cause."""
+        known = cause
+        while known and known not in self.severities:
+            known = known.rpartition(".")[0]
+        return self.severities.get(known, UNRANKED)
 
     def route(self, trouble: Trouble) -> Route | None:
         """Return the first route for the trouble; None: nothing is done about it."""

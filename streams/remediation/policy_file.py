@@ -136,6 +136,7 @@ class PolicyFile(_Strict):
     breaker: _Breaker | None = None
     tolerance: _Tolerance | None = None
     verification: _Verification | None = None
+    severities: dict[str, Annotated[int, Field(ge=0, le=100)]] = {}
     timings: dict[Literal[get_args(Action)], _Timing] = {}  # type: ignore[valid-type]
     ladders: dict[Name, Annotated[tuple[Annotated[_Step, BeforeValidator(_step)], ...], Field(max_length=RUNGS_MAX)]]
     routes: tuple[_Route, ...] = Field(default=(), max_length=ROUTES_MAX)
@@ -174,7 +175,7 @@ def _read(path: Path) -> tuple[YamlDocument, PolicyFile]:
 
 
 def _check(document: YamlDocument, file: PolicyFile, *, ladders: Mapping[str, Any], routes: Any) -> None:
-    found = [*_routes_of(file, ladders), *_ladders_of(file), *_left_out(file, routes)]
+    found = [*_routes_of(file, ladders), *_ladders_of(file), *_left_out(file, routes), *_ranked(file)]
     if found:
         raise ConfigurationError("\n".join(str(document.problem(location, text)) for location, text in found))
 
@@ -191,8 +192,18 @@ def _routes_of(file: PolicyFile, ladders: Mapping[str, Any]) -> _Findings:
             known = ", ".join(sorted(ladders))
             yield ("routes", at, "ladder"), f"there is no ladder {route.ladder!r}: known are {known}"
         for number, cause in enumerate(route.match.causes):
-            if cause not in CAUSES and not any(known.startswith(f"{cause}.") for known in CAUSES):
+            if not _is_cause(cause):
                 yield ("routes", at, "match", "causes", number), f"no cause begins with {cause!r} (faultlens/causes.py)"
+
+
+def _ranked(file: PolicyFile) -> _Findings:
+    for cause in file.severities:
+        if not _is_cause(cause):
+            yield ("severities", cause), f"no cause begins with {cause!r} (faultlens/causes.py)"
+
+
+def _is_cause(cause: str) -> bool:
+    return cause in CAUSES or any(known.startswith(f"{cause}.") for known in CAUSES)
 
 
 def _ladders_of(file: PolicyFile) -> _Findings:
@@ -218,6 +229,7 @@ def _over(shipped: PolicyFile, own: PolicyFile) -> PolicyFile:
         "breaker": own.breaker or shipped.breaker,
         "tolerance": own.tolerance or shipped.tolerance,
         "verification": own.verification or shipped.verification,
+        "severities": dict(shipped.severities) | dict(own.severities),
         "timings": dict(shipped.timings) | dict(own.timings),
         "ladders": dict(shipped.ladders) | dict(own.ladders),
         "routes": (*own.routes, *(route for route in shipped.routes if route.name not in names)),
@@ -262,6 +274,7 @@ def _policy(file: PolicyFile) -> Policy:
         ladders={name: tuple(_rung(step) for step in steps) for name, steps in file.ladders.items()},
         routes=tuple(_route(route) for route in file.routes),
         executable=None if file.executable is None else frozenset(file.executable),
+        severities=dict(file.severities),
     )
 
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, parse_moment
 from faultlens.codec import Decoder, encode, event_of
-from faultlens.events import Cause, Data, DeviceRef, Incident, JobFinding, RemediationCommand
+from faultlens.events import (
+    Cause,
+    Data,
+    DeviceRef,
+    Incident,
+    JobFinding,
+    RemediationCommand,
+    RemediationResult,
+)
 from faultlens.internal import Condition, JobTrouble, JobVerdict, NodeFacts, Observation
 from streams.context import Context
 from streams.remediation import RemediationProcessor, load_policy
@@ -73,11 +82,16 @@ def hang() -> JobTrouble:
 
 
 def verdict(**more: Any) -> JobVerdict:
-    fields: dict[str, Any] = {"basis": "established", "rule": "black_hole_node", "withdrawn": False} | more
+    fields: dict[str, Any] = {
+        "basis": "established", "rule": "black_hole_node", "withdrawn": False, "code": "platform.runtime.container",
+    } | more  # fmt: skip
     return JobVerdict(
-        cluster="c1", job_id="j", attempt=1, at_ms=T0, ended_ms=T0, cause_class="platform",
-        code="platform.runtime.container", node="n1", **fields,
-    )  # fmt: skip
+        cluster="c1", job_id="j", attempt=1, at_ms=T0, ended_ms=T0, cause_class="platform", node="n1", **fields
+    )
+
+
+def result(command: RemediationCommand, state: str = "succeeded") -> RemediationResult:
+    return RemediationResult(command.command_id, "c1", state, "x", moment_of(T0), command.node)  # type: ignore[arg-type]
 
 
 def test_a_crash_loop_on_one_gpu_leaves_the_gpu_out_and_not_the_node() -> None:
@@ -113,6 +127,27 @@ def test_a_verdict_alone_moves_something_only_when_it_is_established() -> None:
     assert Cluster().tell(verdict()).done == [("block_new_work", "n1")]
     assert Cluster().tell(verdict(basis="supported")).done == []
     assert Cluster().tell(verdict(rule="device_fault_on_allocated_gpu")).done == []
+
+
+def test_a_node_that_only_verdicts_blame_is_as_bad_as_their_cause_where_nodes_wait_for_room() -> None:
+    cluster = Cluster().tell(replace(facts(), node="n2")).tell(replace(facts(), node="n3"))
+    cluster.tell(broken())
+    flaps = replace(broken().observation, node="n2", kind="nic", code="link_down", cause_code="network.link.down",
+                    severity=60, hint="block_new_work")  # fmt: skip
+    cluster.tell(Condition("n2", "c1", "opened", "cond-2", flaps, T0), minute=1)
+    cluster.tell(replace(verdict(), node="n3", code="gpu.memory.uncorrectable"), minute=2)
+    assert cluster.done == [("block_new_work", "n1")], "one node of three may be out"
+    cluster.tell(replace(facts(), state="removed"), minute=3)
+    assert cluster.done[1:] == [("block_new_work", "n3")]
+
+
+def test_what_a_report_says_after_a_verdict_decides_what_is_done_however_bad_the_verdicts_cause_is() -> None:
+    cluster = Cluster().tell(verdict(code="gpu.memory.uncorrectable"))
+    assert cluster.commands[-1].policy.endswith(" black_hole")
+    hot = replace(broken().observation, cause_code="gpu.thermal.shutdown", severity=30, hint="reset_device")
+    cluster.tell(Condition("n1", "c1", "opened", "cond", hot, T0), minute=1)
+    cluster.tell(result(cluster.commands[-1]), minute=2).tell(facts(), minute=12)
+    assert cluster.commands[-1].policy.endswith(" reset")
 
 
 def test_a_verdict_on_what_an_incident_is_about_joins_it() -> None:

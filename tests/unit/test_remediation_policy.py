@@ -38,6 +38,24 @@ def test_everything_that_the_catalogue_knows_has_a_route_and_what_is_unexpected_
             assert actions <= {"open_ticket"}, row.ref
 
 
+def test_what_verdicts_say_is_ranked_as_the_catalogue_ranks_faults_of_the_same_cause() -> None:
+    ranks: dict[str, list[int]] = {}
+    for row in listing(load_catalogue(())):
+        if row.judgement.role == "root":
+            ranks.setdefault(row.judgement.cause_code, []).append(row.judgement.severity)
+    assert len(ranks) > 40
+    far = {cause: POLICY.severity(cause) for cause, known in ranks.items()
+           if not min(known) - 10 <= POLICY.severity(cause) <= max(known) + 10}  # fmt: skip
+    assert far == {}
+
+
+def test_a_cause_is_as_severe_as_the_nearest_more_general_one_that_is_ranked(tmp_path: Path) -> None:
+    own = load_policy(site(tmp_path, "severities: {gpu.memory: 33}\n"))
+    assert [own.severity(cause) for cause in ("gpu.memory.contained", "gpu.off_bus", "gpu.firmware")] == [33, 85, 65]
+    with pytest.raises(ConfigurationError, match=r"site.yaml:2.*no cause begins with 'gpus'"):
+        load_policy(site(tmp_path, "severities: {gpus: 33}\n"))
+
+
 def test_every_ladder_that_repairs_a_node_first_blocks_and_empties_it_or_waits() -> None:
     for name, ladder in POLICY.ladders.items():
         actions = [rung.action for rung in ladder]
