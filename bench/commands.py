@@ -2,21 +2,26 @@
 
 Run: python bench/commands.py [--clusters 400] [--seconds 60]. Needs Java 17; the jars are fetched once. Each cluster
 has ten nodes and loses a GPU once, so that no cap and no common cause holds anything back, and nothing is tolerated.
+It says where the time goes, too: from one station of the way to the next.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any, Final
 
 from bench.live import CHECKS, INTERVAL_S, PARTITIONS, PATIENCE_S, Reached, Sender, Watch, share, tell
 from faultlens import topics
 from faultlens.clock import wall_ms
-from faultlens.codec import encode, event_of
+from faultlens.codec import Decoder, encode, event_of
 from faultlens.events import Data, DeviceRef, NodeFault, NodeHealth
+from faultlens.internal import Condition
 from tests.kafka.cluster import Cluster
 from tests.kafka.jars import jars
 from tests.kafka.living import Worker, fresh_topics, running, until
@@ -24,6 +29,7 @@ from tests.kafka.living import Worker, fresh_topics, running, until
 NODES = 10  # one of ten may be out
 ROLES = ("node", "context", "remediation")
 _PIECES = 10
+_decode: Final = Decoder().decode
 
 
 def said(data: Data, node: str) -> tuple[str, str, bytes]:
@@ -67,26 +73,47 @@ def play(sender: Sender, clusters: int, seconds: int, broke_ms: dict[str, int] |
     sender.flush()
 
 
-def measured(cluster: Cluster, directory: Path, clusters: int, seconds: int) -> dict[str, int]:
+def lost(value: bytes) -> str:
+    """Return the node that an event says has lost its GPU, on whichever topic; empty: it says no such thing."""
+    event = _decode(value) if value else None
+    data: Any = None if event is None else event.data
+    if isinstance(data, NodeFault) or (isinstance(data, Condition) and data.observation.code == "79"):
+        return data.node
+    return ""
+
+
+def measured(cluster: Cluster, directory: Path, clusters: int, seconds: int) -> dict[str, Any]:
     """Return how long it took from a fault's hand-over to Kafka until its command could be read, in milliseconds."""
     workers = [Worker(cluster, role, directory / f"{role}.log") for role in ROLES]
     sender, broke_ms = Sender(cluster), dict[str, int]()
-    with running(workers), Watch(cluster, topics.REMEDIATION_COMMANDS) as watch:
+    faults, conditions = Watch(cluster, topics.NODE_EVENTS, lost), Watch(cluster, topics.CONDITIONS, lost)
+    with running(workers), faults, conditions, Watch(cluster, topics.REMEDIATION_COMMANDS) as commands:
         until(lambda: all("lanes are ours" in worker.said() for worker in workers))
         play(sender, clusters, INTERVAL_S, None)
         with closing(Reached(cluster)) as reached:
             reached.wait(sender.ends)
         play(sender, clusters, seconds, broke_ms)
-        until(lambda: broke_ms.keys() <= watch.heard_ms.keys(), PATIENCE_S)
-    waits = sorted(watch.heard_ms[node] - broke for node, broke in broke_ms.items())
-    return {
-        "faults": len(waits),
-        "reports_a_second": clusters * NODES // INTERVAL_S,
-        "command_ms_p50": share(waits, 0.5),
-        "command_ms_p90": share(waits, 0.9),
-        "command_ms_p99": share(waits, 0.99),
-        "command_ms_max": waits[-1],
+        until(lambda: broke_ms.keys() <= commands.heard_ms.keys(), PATIENCE_S)
+    way = {
+        "handed over": broke_ms,
+        "the fault is there": faults.appended_ms,
+        "the condition is sent": conditions.appended_ms,
+        "and committed": conditions.heard_ms,
+        "the command is sent": commands.appended_ms,
+        "and committed: read": commands.heard_ms,
     }
+    steps = {
+        f"{before} → {after}": _shares([way[after][node] - way[before][node] for node in broke_ms])
+        for before, after in pairwise(way)
+    }
+    waits = [commands.heard_ms[node] - broke for node, broke in broke_ms.items()]
+    found = {"faults": len(waits), "reports_a_second": clusters * NODES // INTERVAL_S, "command_ms": _shares(waits)}
+    return found | {"load": round(os.getloadavg()[0], 1), "steps_ms": steps}
+
+
+def _shares(waits: list[int]) -> dict[str, int]:
+    ordered = sorted(waits)
+    return {"p50": share(ordered, 0.5), "p90": share(ordered, 0.9), "p99": share(ordered, 0.99), "max": ordered[-1]}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
@@ -104,10 +104,18 @@ class Sender:
 
 
 class Watch:
-    """Hears of verdicts (or of another topic) as somebody does who waits for them: `heard_ms` has each key's first."""
+    """Hears of verdicts (or of another topic) as somebody does who waits for them: `heard_ms` has each key's first.
 
-    def __init__(self, cluster: Cluster, topic: str = topics.ATTRIBUTIONS) -> None:
+    `appended_ms` says when its broker had it, which shows it once it is committed. `about` names what a value is about,
+    in place of its key; what is about nothing is not heard.
+    """
+
+    def __init__(
+        self, cluster: Cluster, topic: str = topics.ATTRIBUTIONS, about: Callable[[bytes], str] | None = None
+    ) -> None:
         self.heard_ms: dict[str, int] = {}
+        self.appended_ms: dict[str, int] = {}
+        self._about = about
         self._consumer = ck.Consumer(consumer_config(Connection(cluster.bootstrap), "bench") | {"fetch.wait.max.ms": 5})
         self._consumer.assign([ck.TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
         self._over = Event()
@@ -126,7 +134,11 @@ class Watch:
         while not self._over.is_set():
             message = self._consumer.poll(0.05)
             if message is not None and message.error() is None:
-                self.heard_ms.setdefault((message.key() or b"").decode(), wall_ms())
+                now_ms = wall_ms()
+                about = self._about(message.value() or b"") if self._about else (message.key() or b"").decode()
+                if about:
+                    self.heard_ms.setdefault(about, now_ms)
+                    self.appended_ms.setdefault(about, message.timestamp()[1])
 
 
 class Reached:

@@ -294,7 +294,7 @@ class NodeFacts(Data, frozen=True):
 
 
 class Intervened(Data, frozen=True):
-    """Somebody changed a node; `command_id`: to carry out a command of ours."""
+    """Somebody changed a node; `command_id`: to carry out a command of ours. `watched`: a bridge told of it."""
 
     node: str
     cluster: str
@@ -304,6 +304,7 @@ class Intervened(Data, frozen=True):
     at_ms: int
     reason: str | None = None
     command_id: str | None = None
+    watched: bool = False
 
 
 class Announced(Data, frozen=True):

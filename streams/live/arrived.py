@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
 
+from faultlens.events import NodeHealth
 from faultlens.kafka import AFTER, ARRIVED, ENDS
+from faultlens.topics import TYPE_OF
 from streams.runtime.records import Record
+
+_REPORT: Final = TYPE_OF[NodeHealth].name.encode()
 
 
 class Consumed(Protocol):
@@ -42,6 +46,14 @@ def as_recorded(consumed: Consumed) -> Record:
 def ends_recording(record: Consumed) -> bool:
     """Return whether a recording that is played is over with this tick."""
     return not record.value and any(name == ENDS for name, _ in record.headers)
+
+
+def is_waited_for(records: Iterable[Consumed]) -> bool:
+    """Return whether somebody may wait for what follows from these: they are not only ticks and reports of nodes.
+
+    Only looked at, not decoded: a fault whose message names that type is taken for a report, and gathered as one.
+    """
+    return any(record.value and _REPORT not in record.value for record in records)
 
 
 def _record(record: Consumed, arrived_ms: int, *, after: bool = False) -> Record:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from faultlens.clock import monotonic_s
-from streams.live.arrived import Consumed
+from streams.live.arrived import Consumed, is_waited_for
 from streams.live.lane import Lane
 
 # A batch is at least one run (500 records), and not much more than this.
@@ -84,23 +84,33 @@ class _Place:
     async def gathered(self) -> list[Run]:
         """Return the next runs: what comes within a moment of the first, up to the size of a batch.
 
-        None where nothing came until it was time to write what is open.
+        What somebody waits for is not gathered with what may come, unless a batch was written just now. None where
+        nothing came until it was time to write what is open.
         """
         longest_s = self.pace.hold_s if self.lane.holds else self.pace.settle_s
         patience_s = max(0.0, self.written_s + longest_s - monotonic_s()) if self.unwritten else None
-        try:
-            runs = [await asyncio.wait_for(self.waiting.get(), patience_s)]
-        except TimeoutError:
-            return []
-        size, until_s = len(runs[0].records), monotonic_s() + self.pace.gather_s
-        while size < BATCH_RECORDS:
-            try:
-                run = await asyncio.wait_for(self.waiting.get(), max(0.0, until_s - monotonic_s()))
-            except TimeoutError:
-                break
+        runs: list[Run] = []
+        size, until_s = 0, 0.0
+        while size < BATCH_RECORDS and (run := await self._next(patience_s)) is not None:
+            if not runs:
+                until_s = monotonic_s() + self.pace.gather_s
+            if is_waited_for(run.records):
+                until_s = min(until_s, self.written_s + self.pace.gather_s)
             runs.append(run)
             size += len(run.records)
+            patience_s = until_s - monotonic_s()
         return runs
+
+    async def _next(self, patience_s: float | None) -> Run | None:
+        """Return the next run, at once if it is there; None: none came in time."""
+        if not self.waiting.empty():
+            return self.waiting.get_nowait()
+        if patience_s is not None and patience_s <= 0:
+            return None
+        try:
+            return await asyncio.wait_for(self.waiting.get(), patience_s)
+        except TimeoutError:
+            return None
 
 
 class Lanes:

@@ -23,6 +23,8 @@ JOBS_TOLD: Final = 32
 GPUS_TOLD: Final = 32
 # What a repair of ours may have cured although no check vouches for it (contract, "Open conditions").
 _WHOLE_NODE: Final = frozenset({"reboot", "power_cycle", "replace"})
+# Whoever tells of a scheduler's nodes is named so (contract, sources).
+_BRIDGE: Final = "bridge/"
 # The evidence window opens so long before the first sign of trouble (contract).
 _WINDOW_MS: Final = 10 * MINUTE_MS
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -121,7 +123,15 @@ def _is_backlog(record: NodeRecord, fault: NodeFault, observation: Observation, 
 def intervened(record: NodeRecord, event: Event, act: NodeActed, now_ms: int) -> Emit:
     """Return the word that somebody changed the node."""
     data = Intervened(
-        record.node, record.cluster, act.action, act.actor, act.planned, event.time_ms, act.reason, act.command_id
+        record.node,
+        record.cluster,
+        act.action,
+        act.actor,
+        act.planned,
+        event.time_ms,
+        act.reason,
+        act.command_id,
+        watched=event.source.startswith(_BRIDGE),
     )
     return Emit(topics.CONDITIONS, record.cluster, stable_id(event.source, event.id, "act"), now_ms, data)
 

@@ -36,6 +36,8 @@ _RETURN_AFTER_MS: Final = (MINUTE_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_
 UNSUPPORTED: Final = "unsupported"
 _BY_PEOPLE: Final = "a person: all steps were taken"
 _BACK: Final = Rung("return_to_service")
+# What a return to service takes back.
+_UNDONE: Final[frozenset[Action]] = frozenset({"block_new_work", "drain", "exclude_device"})
 
 
 def advance(desk: Desk, incident: IncidentCard) -> IncidentCard:
@@ -232,6 +234,16 @@ def followed(desk: Desk, incident: IncidentCard, command: CommandCard) -> Incide
     if command.state == "refused" and command.reason.startswith(UNSUPPORTED):
         return _next(incident)
     return replace(incident, not_before_ms=desk.now_ms + rung.cooldown_ms if incident.tries < rung.attempts else 0)
+
+
+def undone(desk: Desk, incident: IncidentCard) -> IncidentCard:
+    """Return the incident of a node that a late step of ours has put back: what kept work away is to be done again."""
+    ladder = desk.policy.ladders.get(incident.ladder, ())
+    passed = (*incident.done, *(rung.action for rung in ladder[: incident.at]))
+    done = tuple(dict.fromkeys(action for action in passed if action not in _UNDONE))
+    return replace(
+        incident, stage="climbing", at=0, tries=0, done=done, not_before_ms=0, waits=None, waits_ms=0, due_ms=None
+    )
 
 
 def _rung_of(desk: Desk, incident: IncidentCard, command: CommandCard) -> Rung | None:

@@ -30,6 +30,7 @@ from streams.remediation.record import (
 _ANNOUNCES_FROM: Final = 565
 # While an incident is open, its node is watched; the word is given anew with each command.
 WATCHED_MS: Final = 7 * DAY_MS
+_RETURN: Final = "return"
 _ROLES: Final = {"root": 2, "unexpected": 1, "trend": 0}
 _BY_TOOL: Final = ("timeout", "error", "missing")
 
@@ -177,12 +178,12 @@ def open_return(desk: Desk, node: str) -> None:
     incident = IncidentCard(
         cluster=desk.cluster,
         id=stable_id(desk.cluster, node, "return", desk.learnt_ms),
-        route="return",
+        route=_RETURN,
         ladder="",
         cause="platform.remediation",
         cause_class="platform",
         severity=0,
-        rule="return",
+        rule=_RETURN,
         first_ms=desk.learnt_ms,
         last_ms=desk.learnt_ms,
         node=node,
@@ -191,6 +192,12 @@ def open_return(desk: Desk, node: str) -> None:
         cleared_ms=desk.learnt_ms,
     )
     _begun(desk, card, incident)
+
+
+def unreturned(desk: Desk, incident: IncidentCard) -> IncidentCard:
+    """Return the incident of a node that was only to come back with what is to be done now that it failed its test."""
+    card = desk.node(incident.node)
+    return (routed(desk, incident, card) or incident) if incident.route == _RETURN and card.traits else incident
 
 
 def watched_until_ms(desk: Desk, node: str) -> int:
@@ -212,6 +219,7 @@ def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | No
         incidents=earlier_incidents(desk, incident, card),
         times=1 + earlier_times(desk, incident, card),
         jobs=len(incident.harmed),
+        watched=desk.now_ms - desk.own().watched_ms <= desk.policy.verification.history_ms,
     )
     route = desk.policy.route(trouble)
     if route is None:

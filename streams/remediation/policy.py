@@ -50,7 +50,8 @@ class Trouble(Struct, frozen=True):
     that are established.
 
     `rule`: the rule of the verdict, the kind of the finding, or the step that the driver announced (sub-codes of Xid
-    154), where that is all there is; `job_gpus`: what runs there.
+    154), where that is all there is; `job_gpus`: what runs there; `watched`: its scheduler tells when nodes do not
+    answer it.
     """
 
     origin: Origin
@@ -69,6 +70,7 @@ class Trouble(Struct, frozen=True):
     times: int = 1
     jobs: int = 0
     job_gpus: int = 0
+    watched: bool = False
 
     @property
     def is_accelerator(self) -> bool:
@@ -93,6 +95,7 @@ class Match(Struct, frozen=True):
     from_times: int = 0
     from_jobs: int = 0
     from_job_gpus: int = 0
+    watched: bool | None = None
 
     def holds(self, trouble: Trouble) -> bool:
         """Return whether the trouble is what the route is for."""
@@ -114,6 +117,7 @@ class Match(Struct, frozen=True):
             and trouble.times >= self.from_times
             and trouble.jobs >= self.from_jobs
             and trouble.job_gpus >= self.from_job_gpus
+            and self.watched in (None, trouble.watched)
         )
 
 

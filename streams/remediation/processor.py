@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from faultlens import topics
-from faultlens.clock import MINUTE_MS
+from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.codec import Event, fingerprint
 from faultlens.events import (
     OperatorControl,
@@ -31,7 +31,7 @@ from faultlens.internal import (
 from streams.context import Context, apply_change
 from streams.processor import Effects, Emit, Shelf
 from streams.remediation import announcing, common, controls, fleet, hanging, incidents, issuing, renaming, verdicts
-from streams.remediation.climbing import advance, followed
+from streams.remediation.climbing import advance, followed, undone
 from streams.remediation.desk import Desk
 from streams.remediation.gates import is_for_room
 from streams.remediation.policy import Policy
@@ -52,6 +52,8 @@ from streams.remediation.record import (
 _ROLES: Final = frozenset({"root", "unexpected", "trend"})
 _OPEN: Final = frozenset({"accepted", "started"})
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
+# The cluster's card is not written for every word of a bridge.
+_WATCHED_AGAIN_MS: Final = HOUR_MS
 # Of those that wait for room in a cap, so many are looked at when some comes back.
 _AT_ONCE: Final = 32
 
@@ -238,6 +240,8 @@ def _hardware(facts: NodeFacts | None) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _on_intervened(desk: Desk, event: Event, data: Intervened) -> None:
+    if data.watched and desk.now_ms - desk.own().watched_ms >= _WATCHED_AGAIN_MS:
+        desk.put(replace(desk.own(), watched_ms=desk.now_ms))
     incidents.intervened(desk, data)
 
 
@@ -295,7 +299,8 @@ def _ended(desk: Desk, command: CommandCard) -> None:
     """Go on with the incident that the command was a step of, and with the one that its node is in by now."""
     incident = desk.incident(command.incident)
     if incident is not None and incident.stage != "closed":
-        _move(desk, followed(desk, incident, command))
+        incident = followed(desk, incident, command)
+        _move(desk, incidents.unreturned(desk, incident))
     if not command.node:
         return
     issuing.tend(desk, command, incidents.watched_until_ms(desk, command.node))
@@ -308,7 +313,16 @@ def _ended(desk: Desk, command: CommandCard) -> None:
 def _late(desk: Desk, command: CommandCard) -> None:
     if command.state == "succeeded" and command.node:
         issuing.tend(desk, command, incidents.watched_until_ms(desk, command.node))
+        incident = desk.incident(desk.node(command.node).incident)
+        if command.action == "return_to_service" and incident is not None and incident.node:
+            _put_back(desk, incident)
         _noticed(desk, command.node)
+
+
+def _put_back(desk: Desk, incident: IncidentCard) -> None:
+    """Take a node again that an earlier return has put back while something is wrong with it."""
+    if incident.stage in ("climbing", "handed_over"):
+        advance(desk, undone(desk, incident))
 
 
 def _noticed(desk: Desk, node: str) -> None:

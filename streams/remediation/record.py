@@ -222,7 +222,8 @@ class Control(Struct, frozen=True, omit_defaults=True, gc=False):
 class ClusterCard(Struct, frozen=True, omit_defaults=True, tag="cluster"):
     """What concerns the whole cluster: what people said, what is shared, and the incidents that wait for something.
 
-    `lanes`: each lane's last count of nodes: when, covered, on time.
+    `lanes`: each lane's last count of nodes: when, covered, on time. `watched_ms`: when a bridge last told what became
+    of a node: it would tell of one that does not answer its scheduler.
     """
 
     cluster: str
@@ -230,6 +231,7 @@ class ClusterCard(Struct, frozen=True, omit_defaults=True, tag="cluster"):
     lanes: dict[int, tuple[int, int, int]] = {}
     controls: tuple[Control, ...] = ()
     waiting: tuple[str, ...] = ()
+    watched_ms: int = 0
     seen: bytes = b""
     dropped: int = 0
 

@@ -13,10 +13,11 @@ import pytest
 from faultlens import topics
 from faultlens.codec import Event, encode, event_of
 from faultlens.errors import WorldError
+from faultlens.events import NodeHealth
 from faultlens.internal import Held
 from faultlens.kafka import ARRIVED, ENDS
 from faultlens.meters import RoleMeters
-from streams.live.arrived import as_appended, as_recorded
+from streams.live.arrived import as_appended, as_recorded, is_waited_for
 from streams.live.changelog import Change
 from streams.live.lane import Arrival, Lane
 from streams.live.lanes import BATCH_RECORDS, Lanes, Pace, Run
@@ -86,6 +87,15 @@ def faults(*offsets: int, code: str = "79") -> list[Got]:
 def holds(*offsets: int) -> list[Got]:
     """Return records that change a state and make nobody say anything."""
     return [Got(topics.ALLOCATIONS, at, T0 + at, encode(held(at)), b"a") for at in offsets]
+
+
+def reports(*offsets: int) -> list[Got]:
+    return [Got(topics.NODE_EVENTS, at, T0 + at, encode(healthy(at)), b"a") for at in offsets]
+
+
+def healthy(at: int) -> Event:
+    data = NodeHealth("a", "c1", 30.0, 8, 8, ())
+    return event_of(data, source="agent/a", id_=f"r{at}", time_ms=T0 + at)
 
 
 def held(at: int) -> Event:
@@ -292,6 +302,32 @@ def test_what_waits_is_written_in_batches_that_are_not_too_large() -> None:
         assert bench.books[0].batches == 2
 
     run(test)
+
+
+def test_what_somebody_waits_for_goes_at_once_with_what_was_gathered_unless_a_batch_was_written_just_now() -> None:
+    async def test() -> None:
+        bench = Bench(Pace(gather_s=1e9, hold_s=0.0, settle_s=0.0))
+        bench.lanes.assign([0])
+        bench.lanes._places[0].written_s = -1e10
+        await bench.put(0, ticks(0), 1)
+        await bench.put(0, reports(1), 2)
+        await bench.until(bench.lanes._places[0].waiting.empty)
+        assert bench.done == []
+        await bench.put(0, faults(2), 3)
+        await bench.until(lambda: bench.done == [1, 2, 3])
+        assert bench.books[0].batches == 1
+        await bench.put(0, faults(3), 4)
+        await bench.until(bench.lanes._places[0].waiting.empty)
+        assert bench.done == [1, 2, 3]
+        await bench.lanes.release()
+
+    run(test)
+
+
+def test_only_ticks_and_reports_are_what_nobody_waits_for() -> None:
+    assert [is_waited_for(run) for run in (ticks(0), reports(0, 1), faults(0), [*reports(0), *holds(1)])] == [
+        False, False, True, True,
+    ]  # fmt: skip
 
 
 def test_states_alone_are_written_after_a_while_though_nothing_else_comes() -> None:

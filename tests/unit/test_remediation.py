@@ -7,6 +7,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from faultlens.clock import moment_of
+from faultlens.clock import moment_of
 from faultlens.events import Check, NodeHealth, PlatformMaintenance, PlatformRollout, RemediationResult, Scope
 from streams.remediation import Trouble, load_policy
 from streams.remediation.desk import Desk
@@ -90,6 +91,31 @@ def test_a_node_that_waits_for_a_person_is_looked_at_now_and_then_whatever_else_
     steps = scene.steps()
     scene.run(310)
     assert scene.steps() - steps < 300, "a report a minute, and what follows from each"
+
+
+def test_a_node_that_an_old_return_puts_back_while_something_is_wrong_with_it_is_taken_again() -> None:
+    scene = Repairs(2, answers={"return_to_service": "silent"}).fault(5, "n1", "119", check="driver_responds").run(20)
+    old = next(command for command in scene.commands if command.action == "return_to_service")
+    scene.answers["validate"] = "failed"
+    scene.fault(21, "n1", "95", check="ecc").run(60)
+    assert scene.done("n1")[-2:] == ["validate", "open_ticket"]
+    late = RemediationResult(old.command_id, "c1", "succeeded", "scene", moment_of(T0), "n1")
+    before = len(scene.at(61, late, "actuator/scene").done("n1"))
+    scene.run(70)
+    assert scene.done("n1")[before:] == ["block_new_work", "drain"]
+
+
+def test_a_node_that_was_only_to_come_back_and_fails_its_test_is_told_to_a_person() -> None:
+    scene = Repairs(2, answers={"validate": "failed", "drain": "silent"}).fault(5, "n1", "109").run(30)
+    drain = next(command for command in scene.commands if command.action == "drain")
+    scene.act(31, "n1", "uncordon").run(40)
+    assert scene.standing() == {}
+    late = RemediationResult(drain.command_id, "c1", "succeeded", "scene", moment_of(T0), "n1")
+    scene.answers["drain"] = "succeeded"
+    before = len(scene.at(41, late, "actuator/scene").done("n1"))
+    scene.run(80)
+    steps = ["validate", "block_new_work", "drain", "validate", "validate", "open_ticket"]
+    assert scene.done("n1")[before : before + 6] == steps
 
 
 def test_a_held_node_is_never_acted_on_and_is_seen_to_when_it_is_released() -> None:

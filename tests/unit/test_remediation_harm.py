@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from faultlens.clock import MINUTE_MS
-from faultlens.internal import Condition, Observation
+from faultlens.internal import Condition, Intervened, Observation
 from tests.unit.test_remediation_jobs import T0, Cluster, facts, verdict
 
 BLOCKED = [("block_new_work", "n1")]
@@ -24,6 +24,10 @@ def trouble(
         hint="reset_device",
     )  # fmt: skip
     return Condition("n1", "c1", phase, fault, seen, at_ms)  # type: ignore[arg-type]
+
+
+PUT_BACK = Intervened("n2", "c1", "uncordon", "ann", False, T0, watched=True)
+SILENT = trouble("kernel:silent", "host.lost.silent", 55)
 
 
 def flap(minute: float, phase: str = "opened") -> Condition:
@@ -79,15 +83,34 @@ def test_what_has_worn_out_for_long_does_not_count_as_time_in_trouble() -> None:
 
 @pytest.mark.parametrize(("jobs", "done"), [((), BLOCKED), (("j/1",), [])])
 def test_a_silent_node_is_held_when_no_work_on_it_shows_that_it_lives(jobs: tuple[str, ...], done: list[Any]) -> None:
-    silent = trouble("kernel:silent", "host.lost.silent", 55)
-    cluster = Cluster().tell(facts(jobs=jobs)).tell(silent).tell(facts(jobs=jobs), minute=29)
+    cluster = Cluster().tell(facts(jobs=jobs)).tell(SILENT).tell(facts(jobs=jobs), minute=29)
     assert cluster.done == []
     assert cluster.tell(facts(jobs=jobs), minute=31).done == done
 
 
+@pytest.mark.parametrize("jobs", [(), ("j/1",)])
+def test_where_schedulers_tell_of_nodes_somebody_is_asked_about_one_that_only_fell_silent(
+    jobs: tuple[str, ...],
+) -> None:
+    cluster = Cluster().tell(PUT_BACK).tell(facts(jobs=jobs)).tell(SILENT).tell(facts(jobs=jobs), minute=59)
+    assert cluster.done == []
+    assert cluster.tell(facts(jobs=jobs), minute=61).done == [("open_ticket", "n1")]
+
+
+def test_a_node_that_fell_silent_and_lost_a_job_is_held_whoever_tells_of_it() -> None:
+    cluster = Cluster().tell(PUT_BACK).tell(facts(jobs=("j/1",))).tell(SILENT)
+    assert cluster.tell(blamed(), minute=5).done == BLOCKED
+
+
+def test_a_bridge_that_told_of_no_node_for_four_weeks_is_not_relied_on() -> None:
+    late = 29 * 1440
+    silent = trouble("kernel:silent", "host.lost.silent", 55, minute=late)
+    cluster = Cluster().tell(PUT_BACK).tell(silent, minute=late).tell(facts(), minute=late + 31)
+    assert cluster.done == BLOCKED
+
+
 def test_a_silent_node_and_an_nvlink_error_that_cost_a_job_are_not_waited_for() -> None:
-    silent = trouble("kernel:silent", "host.lost.silent", 55)
-    for cluster in (Cluster().tell(facts(jobs=("j/2",))).tell(silent), Cluster().tell(nvlink(0))):
+    for cluster in (Cluster().tell(facts(jobs=("j/2",))).tell(SILENT), Cluster().tell(nvlink(0))):
         assert cluster.done == []
         assert cluster.tell(blamed(), minute=5).done == BLOCKED
 
