@@ -7,7 +7,6 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from faultlens.clock import moment_of
-from faultlens.clock import moment_of
 from faultlens.events import Check, NodeHealth, PlatformMaintenance, PlatformRollout, RemediationResult, Scope
 from streams.remediation import Trouble, load_policy
 from streams.remediation.desk import Desk
