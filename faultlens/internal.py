@@ -308,10 +308,7 @@ class Intervened(Data, frozen=True):
 
 
 class Announced(Data, frozen=True):
-    """The driver announced the recovery step that a device needs (Xid 154); `hint` is `none` when it has recovered.
-
-    `step`: the sub-code; `evidence`: the fault's event.
-    """
+    """The driver said what a device needs (Xid 154; `step`: its sub-code); `hint` is `none` when it has recovered."""
 
     node: str
     cluster: str

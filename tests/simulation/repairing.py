@@ -20,7 +20,6 @@ from faultlens.arrival import Entry
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, moment_of, parse_moment
 from faultlens.codec import Decoder, Event, encode, event_of
 from faultlens.events import (
-    Check,
     ControlScope,
     Data,
     DeviceRef,
@@ -40,13 +39,12 @@ from faultlens.local_roles import load_roles
 from streams.remediation.record import CommandCard, IncidentCard, NodeCard
 from streams.runtime.records import Record, Role, Sent
 from streams.runtime.task import Task
-from tests.simulation.workshop import RESTARTS, Counted, Lane, Machine
+from tests.simulation.workshop import RESTARTS, Counted, Lane, Machine, checks_of
 
 T0 = parse_moment("2026-11-23T00:00:00Z")
 CLUSTER = "c1"
 REPORT_MS = 20 * MINUTE_MS
 COUNT_MS = 5 * MINUTE_MS
-CHECKS = {"gpu_count": "gpu", "driver_responds": "driver", "ecc": "gpu", "ib_links": "nic", "host_memory": "memory"}
 # What breaks: the fault, the check that fails while it lasts, and the actions that mend it; without any, only a person.
 FAULTS = (
     ("xid", "79", "gpu_count", ("reboot", "power_cycle", "replace")),
@@ -58,7 +56,6 @@ FAULTS = (
     ("nic", "link_down", "ib_links", ()),
     ("host_memory", "uncorrectable", "host_memory", ("replace",)),
 )
-PASSED = tuple(Check(name, component, "pass") for name, component in CHECKS.items())  # type: ignore[arg-type]
 decode = Decoder().decode
 ROLES = {role.name: role for role in load_roles()}
 
@@ -221,7 +218,7 @@ class Story:
         if last is not None and not machine.broken and (last.boot_id, last.gpus_allocatable) == (machine.boot_id, gpus):
             return last
         report = NodeHealth(
-            machine.name, CLUSTER, REPORT_MS / 1000, 8, gpus, _checks(machine) if machine.broken else PASSED, "gpu",
+            machine.name, CLUSTER, REPORT_MS / 1000, 8, gpus, checks_of(machine), "gpu",
             machine.boot_id, machine.where, "H100",
         )  # fmt: skip
         machine.report = None if machine.broken else report
@@ -394,11 +391,3 @@ def _counted_rarely(role: Role) -> Role:
     processor = copy(role.processor)
     vars(processor)["survey_every_ms"] = COUNT_MS
     return replace(role, processor=processor)
-
-
-def _checks(machine: Machine) -> tuple[Check, ...]:
-    device = {broken[2]: gpu for gpu, broken in machine.broken.items()}
-    return tuple(
-        Check(name, component, "fail" if name in device else "pass", device.get(name))  # type: ignore[arg-type]
-        for name, component in CHECKS.items()
-    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from faultlens.events import NodeHealth, RemediationCommand, RemediationResult
+from faultlens.events import Check, NodeHealth, RemediationCommand, RemediationResult
 from streams.runtime.records import Record, Role, Sent
 from streams.runtime.state import Kept, KeptCodec, MemoryStates
 from streams.runtime.task import Task
 
 RESTARTS = ("reboot", "power_cycle", "replace")
+CHECKS = {"gpu_count": "gpu", "driver_responds": "driver", "ecc": "gpu", "ib_links": "nic", "host_memory": "memory"}
 TAKING = {"block_new_work", "drain", "reset_device", "restart_services", *RESTARTS}
 
 
@@ -34,6 +35,15 @@ class Machine:
     @property
     def boot_id(self) -> str:
         return f"{self.name}-boot-{self.boots}"
+
+
+def checks_of(machine: Machine) -> tuple[Check, ...]:
+    """Return what its agent reports of each of its checks."""
+    device = {broken[2]: gpu for gpu, broken in machine.broken.items()}
+    return tuple(
+        Check(name, component, "fail" if name in device else "pass", device.get(name))  # type: ignore[arg-type]
+        for name, component in CHECKS.items()
+    )
 
 
 class Lane:
