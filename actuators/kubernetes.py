@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Final
 from actuators import kubernetes_devices as devices
 from actuators.kubernetes_api import STRATEGIC, Api, Patient, boot_id_of
 from actuators.kubernetes_devices import Effect
+from actuators.kubernetes_replacing import replaced
 from actuators.programs import one_node
-from actuators.sdk import Actuator, Beat, Failed, Refused
+from actuators.sdk import Actuator, Beat, Failed, Memory, Refused
 from faultlens.clock import moment_of
 from faultlens.events import Action, RemediationCommand
 from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, DRAIN, INCIDENT, MANAGER, OUT_TAINT
@@ -25,7 +26,8 @@ _PUT_BACK: Final = "somebody has put the node back since it was taken out"
 
 
 class Kubernetes(Actuator):
-    """Acts through the API server. `effect`: of the taint on a device that is to be excluded.
+    """Acts through the API server. `effect`: of the taint on a device that is to be excluded. `memory_of`: what is
+    kept of a command; with it nodes are replaced, too.
 
     Device taint rules are off by default in Kubernetes 1.36: where the server has none, devices are not excluded, and
     remediation's next rung is taken.
@@ -40,16 +42,20 @@ class Kubernetes(Actuator):
         now_ms: Callable[[], int],
         sleep: Callable[[float], None],
         effect: Effect = "NoSchedule",
+        memory_of: Callable[[str], Memory] | None = None,
         look_every_s: float = _LOOK_EVERY_S,
     ) -> None:
         self._api = api
         self._now_ms = now_ms
         self._sleep = sleep
         self._effect = effect
+        self._memory_of = memory_of
         self._look_every_s = look_every_s
         self.actions: frozenset[Action] = frozenset({"block_new_work", "drain", "return_to_service"})
         if devices.are_there(api, sleep):
             self.actions |= {"exclude_device"}
+        if memory_of is not None:
+            self.actions |= {"replace"}
 
     def do(self, command: RemediationCommand, beat: Beat) -> str:
         """Carry the command out; each step looks first whether it is done already."""
@@ -62,6 +68,7 @@ class Kubernetes(Actuator):
                 server, node, command, effect=self._effect, look_every_s=self._look_every_s
             ),
             "return_to_service": lambda: self._returned(server, node, command),
+            "replace": lambda: self._replaced(server, node, command),
         }
         return steps[command.action]()
 
@@ -139,6 +146,11 @@ class Kubernetes(Actuator):
             return "in service already"
         self._tell(server, before, command, out=False)
         return "uncordoned" + (f", {freed} devices free again" if freed else "")
+
+    def _replaced(self, server: Patient, node: str, command: RemediationCommand) -> str:
+        if self._memory_of is None:
+            raise Refused("unsupported: nodes are not replaced here")
+        return replaced(server, node, self._memory_of(command.command_id))
 
     # --- telling ---------------------------------------------------------------------------------------
 

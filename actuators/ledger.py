@@ -57,16 +57,9 @@ class Ledger:
         with self._lock:
             self._file.execute("INSERT OR REPLACE INTO commands VALUES (?, ?, ?, ?, ?)", entry)
 
-    def note(self, command_id: str, note: bytes) -> None:
-        """Write down how far a command has come, in its actuator's own words."""
-        with self._lock:
-            self._file.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (command_id, note))
-
-    def noted(self, command_id: str) -> bytes | None:
-        """Return what was written down of a command last."""
-        with self._lock:
-            row = self._file.execute("SELECT note FROM notes WHERE command_id = ?", (command_id,)).fetchone()
-        return None if row is None else bytes(row[0])
+    def memory_of(self, command_id: str) -> Note:
+        """Return where an actuator keeps how far it has come with a command."""
+        return Note(self._file, self._lock, command_id)
 
     def unfinished(self) -> list[Entry]:
         """Return the commands that were accepted or begun and have not ended, the oldest first."""
@@ -86,3 +79,24 @@ class Ledger:
         """Close the file."""
         with self._lock:
             self._file.close()
+
+
+class Note:
+    """What an actuator keeps of one command in its own words, as long as the ledger knows the command."""
+
+    def __init__(self, file: sqlite3.Connection, lock: Lock, command_id: str) -> None:
+        self._file = file
+        self._lock = lock
+        self._command_id = command_id
+
+    def recall(self) -> bytes | None:
+        """Return what was kept last."""
+        query = "SELECT note FROM notes WHERE command_id = ?"
+        with self._lock:
+            row = self._file.execute(query, (self._command_id,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def keep(self, note: bytes) -> None:
+        """Keep it; it is on disk when this returns."""
+        with self._lock:
+            self._file.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (self._command_id, note))

@@ -101,20 +101,6 @@ def load_power(path: Path) -> PowerFile:
     return load_model(path, PowerFile)
 
 
-class _Note:
-    """What the ledger keeps of one command."""
-
-    def __init__(self, ledger: Ledger, command_id: str) -> None:
-        self._ledger = ledger
-        self._command_id = command_id
-
-    def recall(self) -> bytes | None:
-        return self._ledger.noted(self._command_id)
-
-    def keep(self, note: bytes) -> None:
-        self._ledger.note(self._command_id, note)
-
-
 class Power(Actuator):
     """Restarts machines and cycles their power, and sees that they went and came.
 
@@ -149,7 +135,7 @@ class Power(Actuator):
             beat()
 
         controller = self._controller(one_node(command.node), pause)
-        turn = Turn(controller, _Note(self._ledger, command.command_id), pause, grace_s=self._grace_s)
+        turn = Turn(controller, self._ledger.memory_of(command.command_id), pause, grace_s=self._grace_s)
         return turn.cycled() if command.action == "power_cycle" else turn.restarted()
 
     def _controller(self, node: str, pause: Callable[[float], None]) -> Controller:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from faultlens.events import Action, RemediationCommand
 
@@ -17,6 +17,18 @@ class Refused(Exception):  # noqa: N818 - an answer, and no error of ours
 
 class Failed(Exception):  # noqa: N818 - as above
     """The command was begun and did not succeed."""
+
+
+class Memory(Protocol):
+    """What is kept of one command, so that whoever goes on after a kill finds it (`Ledger.memory_of`)."""
+
+    def recall(self) -> bytes | None:
+        """Return what was kept."""
+        ...
+
+    def keep(self, note: bytes) -> None:
+        """Keep it; it is on disk when this returns."""
+        ...
 
 
 class Actuator(ABC):

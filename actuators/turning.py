@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 import msgspec
 from msgspec import Struct
 
-from actuators.sdk import Failed
+from actuators.sdk import Failed, Memory
 
 Reset = Literal[
     "On", "ForceOn", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle"
@@ -61,18 +61,6 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     kind: Reset
     last_reset: str = ""
     boot: str = ""
-
-
-class Memory(Protocol):
-    """What is kept of one command, so that another process finds it after a kill."""
-
-    def recall(self) -> bytes | None:
-        """Return what was kept."""
-        ...
-
-    def keep(self, note: bytes) -> None:
-        """Keep it, on disk when this returns."""
-        ...
 
 
 class Turn:

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol, get_args
@@ -106,6 +106,10 @@ def kubernetes(  # noqa: PLR0913 - as above
         Literal["None", "NoSchedule", "NoExecute"],
         typer.Option(help="Of an excluded device: None refuses and says whom it would evict, NoExecute evacuates it."),
     ] = "NoSchedule",
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Delete NodeClaims (Karpenter) or Machines of nodes that are to be replaced."),
+    ] = False,
     commands: CommandsOption = None,
     brokers: Brokers = None,
     out: Out = None,
@@ -114,13 +118,16 @@ def kubernetes(  # noqa: PLR0913 - as above
     log_format: LogOption = "auto",
 ) -> None:
     """Cordon, taint and release nodes and devices, and evict pods within their disruption budgets."""
-    with _control_plane(kubeconfig) as api:
+    with _control_plane(kubeconfig) as api, ExitStack() as stack:
         from actuators.kubernetes import Kubernetes  # noqa: PLC0415 - needs the client
 
-        acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint)
+        place = _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole)
+        notes = stack.enter_context(closing(Ledger(place.file))) if replace else None
+        memory_of = None if notes is None else notes.memory_of
+        acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint, memory_of=memory_of)
         if "exclude_device" not in acting.actions:
             typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
-        _serve(acting, _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole), log_format)
+        _serve(acting, place, log_format)
 
 
 @app.command()

@@ -22,7 +22,7 @@ class FakeKubernetes:
     in trouble, given first. `kept`: pods whose budget forbids an eviction for so many questions yet; `refusals`: what
     pods' evictions are answered with. `stubborn`: how often the server says that a device's evictions are in progress;
     `unseen`: how often it has not looked at the rule yet. `dies_after`: the asking process is killed after so many
-    changes.
+    changes. `claims`: what stands for nodes, by path; `lingers`: looks until one that is deleted is gone.
     """
 
     def __init__(
@@ -38,6 +38,8 @@ class FakeKubernetes:
         self.events: dict[str, dict[str, Any]] = {}
         self.has_rules, self.acts = rules, acts
         self.kept: dict[str, int] = {}
+        self.claims: dict[str, dict[str, Any]] = {}
+        self.lingers = 0
         self.away = self.conflicts = self.stubborn = self.unseen = 0
         self.says: list[Answer] = []
         self.refusals: dict[str, Answer] = {}
@@ -54,7 +56,10 @@ class FakeKubernetes:
             return self.says.pop(0)
         parts = urlsplit(path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        answer = self._answered(method, parts.path, dict(body or {}), query)
+        if parts.path in self.claims:
+            answer = self._of_claim(method, parts.path, dict(body or {}))
+        else:
+            answer = self._answered(method, parts.path, dict(body or {}), query)
         if method != "GET" and answer.is_good:
             self._changed(method, parts.path)
         return answer
@@ -103,6 +108,19 @@ class FakeKubernetes:
                 self.cordoned_by(MANAGER if self.node["spec"].get("unschedulable") else None)
             self.node["metadata"]["resourceVersion"] += "1"
         return Answer(200, copy.deepcopy(self.node))
+
+    def _of_claim(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+        claim = self.claims[path]
+        if method == "DELETE":
+            if body["preconditions"]["uid"] != claim["metadata"]["uid"]:
+                return failure(409, "the UID in the precondition does not match")
+            claim["metadata"]["deletionTimestamp"] = "2026-11-23T04:00:00Z"
+        shown = copy.deepcopy(claim)
+        if "deletionTimestamp" in claim["metadata"]:
+            self.lingers -= 1
+            if self.lingers < 0:
+                del self.claims[path]
+        return Answer(200, shown)
 
     def _evict(self, body: dict[str, Any]) -> Answer:
         name, uid = body["metadata"]["name"], body["deleteOptions"]["preconditions"]["uid"]

@@ -350,7 +350,7 @@ def test_one_that_is_killed_right_after_it_asked_finds_in_its_ledger_what_for(by
     assert (state, reason) == ("succeeded", "shut down and switched on")
     assert (tool.machine.asked, tool.machine.downs) == (["GracefulShutdown", "On"], 1)
     ledger.forget(T0 + 40 * DAY_MS)
-    assert ledger.noted(REBOOT.command_id) is None
+    assert ledger.memory_of(REBOOT.command_id).recall() is None
 
 
 def test_ipmitool_is_run_as_an_operator_and_told_where_the_password_is_but_not_the_password(

@@ -7,16 +7,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any, Final
 from urllib.error import HTTPError
 
 import yaml
 
+from actuators.kubernetes_replacing import NODE_CLAIMS
 from faultlens.clock import MINUTE_MS, SECOND_MS, moment_of, wall_ms
 from faultlens.codec import Decoder, encode, event_of
 from faultlens.events import Action, CommandReason, DeviceRef, DraDevice, RemediationCommand, RemediationResult
 from faultlens.kubernetes_marks import DEVICE_TAINT_RULES
-from tests.drills.kubelab import NAMESPACE, Api, Lab, until
+from tests.drills.kubelab import MERGE, NAMESPACE, Api, Lab, until
 from tests.drills.pipeline import say
 
 MANIFESTS: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -215,6 +218,34 @@ def budgets_wrong(api: Api, single: Single) -> Iterator[str]:
     back, _ = single.act("return_to_service")
     if back.state != "succeeded":
         yield f"the drained node's return: {back.state}, {back.reason}"
+
+
+def replacing_wrong(api: Api, single: Single) -> Iterator[str]:
+    """Have a node replaced by its NodeClaim, with the drill as Karpenter; yield what was not as it should be."""
+    for thing in _things("replacing"):
+        api.make(f"{RBAC}/{thing['kind'].lower()}s", thing)
+    group = {"group": "karpenter.lab", "kind": "LabNodeClass", "name": "lab"}
+    spec = {"nodeClassRef": group, "requirements": [{"key": "lab", "operator": "Exists"}]}
+    metadata = {"name": "lab-x7k2", "finalizers": ["karpenter.sh/termination"]}
+    body = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec}
+    uid = api.make(NODE_CLAIMS, body)["metadata"]["uid"]
+    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "lab-x7k2", "uid": uid}
+    api.ask("PATCH", f"/api/v1/nodes/{SPARE}", {"metadata": {"ownerReferences": [owner]}}, MERGE)
+    ends = Thread(target=_terminated, args=(api,), daemon=True)
+    ends.start()
+    done, _ = single.act("replace", "--replace")
+    ends.join()
+    if done.state != "succeeded" or api.ask("GET", NODE_CLAIMS)["items"]:
+        yield f"a node's replacement: {done.state}, {done.reason}"
+
+
+def _terminated(api: Api) -> None:
+    """Let go of the claim once its deletion was asked for, as Karpenter does when the machine is gone."""
+    until(
+        "a deletion of the claim", lambda: "deletionTimestamp" in api.ask("GET", f"{NODE_CLAIMS}/lab-x7k2")["metadata"]
+    )
+    sleep(5)
+    api.ask("PATCH", f"{NODE_CLAIMS}/lab-x7k2", {"metadata": {"finalizers": None}}, MERGE)
 
 
 def gate_wrong(lab: Lab, single: Single, folder: Path) -> Iterator[str]:

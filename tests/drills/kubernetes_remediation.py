@@ -37,6 +37,7 @@ from tests.drills.kubeacting import (
     devices_wrong,
     gate_wrong,
     not_refused,
+    replacing_wrong,
     rights_wrong,
 )
 from tests.drills.kubelab import MERGE, NAMESPACE, STRATEGIC, Api, Lab, now
@@ -208,7 +209,8 @@ def main(tool: Path, state: Path) -> int:
             found = not_refused(kubeconfig)
             say(f"{len(BEYOND)} things beyond its manifest were asked for: {', '.join(found) or 'all are refused'}")
             found += [*rights_wrong(kubeconfig), *rights_wrong(bound(api, lab, folder, "nvsentinel"), "nvsentinel")]
-            found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single), *budgets_wrong(api, single)]
+            found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single)]
+            found += [*budgets_wrong(api, single), *replacing_wrong(api, single)]
             for job in ("first", "second"):
                 player.fails(job, "platform", "platform.remediation", what="a command without a fault ended it")
             try:

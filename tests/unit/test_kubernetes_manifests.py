@@ -136,6 +136,7 @@ def rendered(*options: str) -> list[dict[str, Any]]:
         *said,
         "--set=act.enabled=true",
         "--set=nvsentinel.enabled=true",
+        "--set=replacing.enabled=true",
         *options,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
