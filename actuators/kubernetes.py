@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from actuators import kubernetes_devices as devices
 from actuators.kubernetes_api import STRATEGIC, Api, Patient, boot_id_of
 from actuators.kubernetes_devices import Effect
+from actuators.kubernetes_jobs import JobsFile, Repair
 from actuators.kubernetes_replacing import replaced
 from actuators.programs import one_node
 from actuators.sdk import Actuator, Beat, Failed, Memory, Refused
@@ -25,9 +27,26 @@ _SAID_CHARS: Final = 120
 _PUT_BACK: Final = "somebody has put the node back since it was taken out"
 
 
+@dataclass(frozen=True)
+class Beyond:
+    """What is done beside taking nodes out and back: replacing them, and repairs by jobs.
+
+    `memory_of`: what is kept of a command by its id.
+    """
+
+    memory_of: Callable[[str], Memory]
+    replaces: bool = False
+    jobs: JobsFile | None = None
+
+    @property
+    def actions(self) -> frozenset[Action]:
+        """The actions that these are."""
+        replacing: frozenset[Action] = frozenset({"replace"}) if self.replaces else frozenset()
+        return replacing | (frozenset() if self.jobs is None else self.jobs.actions)
+
+
 class Kubernetes(Actuator):
-    """Acts through the API server. `effect`: of the taint on a device that is to be excluded. `memory_of`: what is
-    kept of a command; with it nodes are replaced, too.
+    """Acts through the API server. `effect`: of the taint on a device that is to be excluded.
 
     Device taint rules are off by default in Kubernetes 1.36: where the server has none, devices are not excluded, and
     remediation's next rung is taken.
@@ -42,20 +61,20 @@ class Kubernetes(Actuator):
         now_ms: Callable[[], int],
         sleep: Callable[[float], None],
         effect: Effect = "NoSchedule",
-        memory_of: Callable[[str], Memory] | None = None,
+        beyond: Beyond | None = None,
         look_every_s: float = _LOOK_EVERY_S,
     ) -> None:
         self._api = api
         self._now_ms = now_ms
         self._sleep = sleep
         self._effect = effect
-        self._memory_of = memory_of
+        self._beyond = beyond
         self._look_every_s = look_every_s
         self.actions: frozenset[Action] = frozenset({"block_new_work", "drain", "return_to_service"})
         if devices.are_there(api, sleep):
             self.actions |= {"exclude_device"}
-        if memory_of is not None:
-            self.actions |= {"replace"}
+        if beyond is not None:
+            self.actions |= beyond.actions
 
     def do(self, command: RemediationCommand, beat: Beat) -> str:
         """Carry the command out; each step looks first whether it is done already."""
@@ -68,9 +87,8 @@ class Kubernetes(Actuator):
                 server, node, command, effect=self._effect, look_every_s=self._look_every_s
             ),
             "return_to_service": lambda: self._returned(server, node, command),
-            "replace": lambda: self._replaced(server, node, command),
         }
-        return steps[command.action]()
+        return steps[command.action]() if command.action in steps else self._repaired(server, node, command)
 
     def boot_id(self, node: str) -> str | None:
         """Return the boot id that the node's kubelet told last; None: it is not known now."""
@@ -147,10 +165,16 @@ class Kubernetes(Actuator):
         self._tell(server, before, command, out=False)
         return "uncordoned" + (f", {freed} devices free again" if freed else "")
 
-    def _replaced(self, server: Patient, node: str, command: RemediationCommand) -> str:
-        if self._memory_of is None:
-            raise Refused("unsupported: nodes are not replaced here")
-        return replaced(server, node, self._memory_of(command.command_id))
+    def _repaired(self, server: Patient, node: str, command: RemediationCommand) -> str:
+        beyond = self._beyond
+        if beyond is not None and beyond.replaces and command.action == "replace":
+            return replaced(server, node, beyond.memory_of(command.command_id))
+        if beyond is None or beyond.jobs is None or command.action not in beyond.jobs.actions:
+            raise Refused(f"unsupported: {command.action}")
+        repair = Repair(server, beyond.jobs, command, now_ms=self._now_ms())
+        if command.action == "reset_device":
+            return repair.reset()
+        return repair.restarted(beyond.memory_of(command.command_id), look_every_s=self._look_every_s)
 
     # --- telling ---------------------------------------------------------------------------------------
 

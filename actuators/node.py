@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from actuators.programs import run
-from actuators.sdk import Actuator, Beat, Failed, Refused
+from actuators.programs import gpu_of, run
+from actuators.sdk import Actuator, Beat, Refused
 from faultlens.events import Action, RemediationCommand
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_UUID: Final = re.compile(r"^GPU-[0-9A-Fa-f-]{8,64}$")
 _TAKES_LONG_S: Final = 3_600.0
 
 Run = Callable[[Sequence[str]], str]
@@ -67,20 +65,10 @@ class Node(Actuator):
             self._run(self._programs.validate)
             return "validation passed"
         if command.action == "reset_device":
-            device = _device_of(command)
+            device = gpu_of(command)
             self._run([word.replace("{device}", device) for word in self._programs.reset_device])
             return f"GPU {device} was reset"
         for program in self._programs.restart_services:
             self._run(program)
             beat()
         return f"{len(self._programs.restart_services)} services were restarted"
-
-
-def _device_of(command: RemediationCommand) -> str:
-    """Return the GPU's UUID, else its index. Raises Failed: which one it is was not said."""
-    device = command.device
-    if device is not None and device.uuid is not None and _UUID.match(device.uuid):
-        return device.uuid
-    if device is not None and device.index is not None and device.index >= 0:
-        return str(device.index)
-    raise Failed("the command names no GPU")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple
 
 from actuators.kubernetes_api import Api, Patient, UnreachableError, boot_id_of
-from actuators.programs import one_node
+from actuators.programs import UUID, one_node
 from actuators.sdk import Actuator, Beat, Failed, Refused
 from faultlens.errors import WorldError
 from faultlens.events import Action, RemediationCommand
@@ -16,7 +15,6 @@ from faultlens.kubernetes_marks import COMMAND
 GROUP: Final = "/apis/janitor.dgxc.nvidia.com/v1alpha1"
 _VERSION: Final = GROUP.removeprefix("/apis/")
 _LOOK_EVERY_S: Final = 5.0
-_UUID: Final = re.compile(r"^GPU-[0-9A-Fa-f-]{8,64}$")
 _SAID_CHARS: Final = 300
 
 
@@ -100,7 +98,7 @@ def _resource(kind: Kind, name: str, command: RemediationCommand) -> dict[str, A
 def _uuid(command: RemediationCommand) -> str:
     """Return the GPU's UUID. Refused: it is not known, and without one all GPUs of the node would be reset."""
     uuid = None if command.device is None else command.device.uuid
-    if uuid is None or not _UUID.match(uuid):
+    if uuid is None or not UUID.match(uuid):
         raise Refused("unsupported: the GPU's UUID is not known")
     return uuid
 

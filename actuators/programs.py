@@ -1,4 +1,4 @@
-"""Programs of the host, run with argument lists and a limit on time; nothing goes through a shell."""
+"""Programs of the host, run with argument lists and a limit on time, and the names that may be given to them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from actuators.sdk import Failed, Refused
+from faultlens.events import RemediationCommand
 
 # Names as schedulers and Kubernetes know them. Patterns that name many (`node[1-99]`, `ALL`) are none.
 _NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")
+UUID: Final = re.compile(r"^GPU-[0-9A-Fa-f-]{8,64}$")
 _TIMEOUT_S: Final = 60.0
 _SAID_CHARS: Final = 300
 
@@ -20,6 +22,16 @@ def one_node(name: str | None) -> str:
     if name is None or not _NAME.match(name) or name.upper() == "ALL":
         raise Refused(f"{name!r} is no name of a node")
     return name
+
+
+def gpu_of(command: RemediationCommand) -> str:
+    """Return the GPU's UUID, else its index. Raises Failed: which one it is was not said."""
+    device = command.device
+    if device is not None and device.uuid is not None and UUID.match(device.uuid):
+        return device.uuid
+    if device is not None and device.index is not None and device.index >= 0:
+        return str(device.index)
+    raise Failed("the command names no GPU")
 
 
 def run(program: Sequence[str], *, timeout_s: float = _TIMEOUT_S) -> str:

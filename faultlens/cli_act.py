@@ -110,6 +110,10 @@ def kubernetes(  # noqa: PLR0913 - as above
         bool,
         typer.Option("--replace", help="Delete NodeClaims (Karpenter) or Machines of nodes that are to be replaced."),
     ] = False,
+    jobs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What runs on a node to reset a GPU or restart it, in YAML."),
+    ] = None,
     commands: CommandsOption = None,
     brokers: Brokers = None,
     out: Out = None,
@@ -119,12 +123,13 @@ def kubernetes(  # noqa: PLR0913 - as above
 ) -> None:
     """Cordon, taint and release nodes and devices, and evict pods within their disruption budgets."""
     with _control_plane(kubeconfig) as api, ExitStack() as stack:
-        from actuators.kubernetes import Kubernetes  # noqa: PLC0415 - needs the client
+        from actuators.kubernetes import Beyond, Kubernetes  # noqa: PLC0415 - needs the client
+        from actuators.kubernetes_jobs import load_jobs  # noqa: PLC0415 - as above
 
         place = _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole)
-        notes = stack.enter_context(closing(Ledger(place.file))) if replace else None
-        memory_of = None if notes is None else notes.memory_of
-        acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint, memory_of=memory_of)
+        notes = stack.enter_context(closing(Ledger(place.file)))
+        beyond = Beyond(notes.memory_of, replaces=replace, jobs=None if jobs is None else load_jobs(jobs))
+        acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint, beyond=beyond)
         if "exclude_device" not in acting.actions:
             typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
         _serve(acting, place, log_format)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 pytest.importorskip("kubernetes_asyncio", reason="the Kubernetes client is not installed (extra `kubernetes`)")
 
-from actuators.kubernetes import CONDITION, Kubernetes
+from actuators.kubernetes import CONDITION, Beyond, Kubernetes
 from actuators.kubernetes_api import Answer
 from actuators.kubernetes_devices import Effect
 from actuators.ledger import Ledger
@@ -373,7 +373,7 @@ def replacing(path: str, metadata: dict[str, Any], ledger: Ledger) -> tuple[Fake
     server, clock = FakeKubernetes(), Clock()
     server.node["metadata"] |= metadata
     server.claims[path] = {"metadata": {"uid": "u1"}}
-    acting = Kubernetes(server, now_ms=clock, sleep=clock.sleep, memory_of=ledger.memory_of)
+    acting = Kubernetes(server, now_ms=clock, sleep=clock.sleep, beyond=Beyond(ledger.memory_of, replaces=True))
     server.changes.clear()
     return server, Bench(acting, ledger, clock)
 

@@ -7,19 +7,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
-from time import sleep
 from typing import Any, Final
 from urllib.error import HTTPError
 
 import yaml
 
-from actuators.kubernetes_replacing import NODE_CLAIMS
 from faultlens.clock import MINUTE_MS, SECOND_MS, moment_of, wall_ms
 from faultlens.codec import Decoder, encode, event_of
 from faultlens.events import Action, CommandReason, DeviceRef, DraDevice, RemediationCommand, RemediationResult
 from faultlens.kubernetes_marks import DEVICE_TAINT_RULES
-from tests.drills.kubelab import MERGE, NAMESPACE, Api, Lab, until
+from tests.drills.kubelab import NAMESPACE, Api, Lab, until
 from tests.drills.pipeline import say
 
 MANIFESTS: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -55,12 +52,7 @@ _EVERYBODYS: Final = {
 def bound(api: Api, lab: Lab, folder: Path, name: str = "act") -> Path:
     """Make an actuator's service account with the rights of its manifest; return a kubeconfig that is its own."""
     api.make("/api/v1/namespaces", {"metadata": {"name": "faultlens"}})
-    for thing in _things(name):
-        kind, space = thing["kind"], thing["metadata"].get("namespace")
-        if kind == "ServiceAccount":
-            api.make(ACCOUNT, thing)
-        elif thing["apiVersion"].startswith("rbac"):
-            api.make(f"{RBAC}/{f'namespaces/{space}/' if space else ''}{kind.lower()}s", thing)
+    applied(api, name)
     token = api.ask("POST", f"{ACCOUNT}/faultlens-{name}/token", {"spec": {"expirationSeconds": 7_200}})
     config = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
     config["users"][0]["user"] = {"token": token["status"]["token"]}
@@ -68,7 +60,20 @@ def bound(api: Api, lab: Lab, folder: Path, name: str = "act") -> Path:
     return folder / f"{name}.kubeconfig"
 
 
-def _things(name: str) -> list[dict[str, Any]]:
+def applied(api: Api, name: str) -> None:
+    """Make the namespaces, accounts and rights of a manifest."""
+    for thing in things_in(name):
+        kind, space = thing["kind"], thing["metadata"].get("namespace")
+        if kind == "Namespace":
+            api.make("/api/v1/namespaces", thing)
+        elif kind == "ServiceAccount":
+            api.make(ACCOUNT, thing)
+        elif thing["apiVersion"].startswith("rbac"):
+            api.make(f"{RBAC}/{f'namespaces/{space}/' if space else ''}{kind.lower()}s", thing)
+
+
+def things_in(name: str) -> list[dict[str, Any]]:
+    """Return the objects of a manifest."""
     return list(yaml.safe_load_all((MANIFESTS / f"{name}.yaml").read_text("utf-8")))
 
 
@@ -77,11 +82,12 @@ def not_refused(kubeconfig: Path) -> list[str]:
     return [f"the actuator may {method} {path}" for method, path in BEYOND if _status(kubeconfig, method, path) != 403]
 
 
-def rights_wrong(kubeconfig: Path, name: str = "act") -> Iterator[str]:
-    """Ask the server for all that an account may do; yield what is more or less than its manifest gives."""
-    things = [thing for thing in _things(name) if thing["kind"] in ("ClusterRole", "Role")]
+def rights_wrong(kubeconfig: Path, *names: str) -> Iterator[str]:
+    """Ask the server for all that an account may do; yield what is more or less than its manifests give."""
+    name = " with ".join(names)
+    things = [thing for name in names for thing in things_in(name) if thing["kind"] in ("ClusterRole", "Role")]
     count = 0
-    for space in ("default", "faultlens", NAMESPACE):
+    for space in ("default", "faultlens", "faultlens-repair", NAMESPACE):
         given = [t for t in things if t["metadata"].get("namespace") in (None, space)]
         wanted = {right for thing in given for rule in thing["rules"] for right in _rights(rule)} | _EVERYBODYS
         review = {"spec": {"namespace": space}}
@@ -91,7 +97,7 @@ def rights_wrong(kubeconfig: Path, name: str = "act") -> Iterator[str]:
             more = "may" if (group, resource, verb) in there else "may not"
             yield f"in {space} {name} {more} {verb} {resource}.{group or 'core'}"
         count += len(there & wanted)
-    say(f"{name}: of its rights in 3 namespaces {count} are its manifest's")
+    say(f"{name}: of its rights in 4 namespaces {count} are its manifest's")
 
 
 def _rights(rule: dict[str, Any]) -> set[tuple[str, str, str]]:
@@ -114,7 +120,14 @@ class Single:
         self._given = 0
 
     def act(
-        self, action: Action, *options: str, device: str = "", patience_s: int = 300, server: Path | None = None
+        self,
+        action: Action,
+        *options: str,
+        node: str = SPARE,
+        device: str = "",
+        index: int | None = None,
+        patience_s: int = 300,
+        server: Path | None = None,
     ) -> tuple[RemediationResult, str]:
         """Return how the command ended, and what the process said beside it."""
         self._given += 1
@@ -130,8 +143,8 @@ class Single:
             finish_by=moment_of(now_ms + patience_s * SECOND_MS),
             mode="live",
             policy="drill",
-            node=SPARE,
-            device=DeviceRef(dra=DraDevice(DRIVER, SPARE, device)) if device else None,
+            node=node,
+            device=DeviceRef(index=index, dra=DraDevice(DRIVER, node, device) if device else None),
         )
         given, told = self._folder / f"{self._given}.jsonl", self._folder / f"{self._given}.told"
         given.write_bytes(encode(event_of(command, source="drill", id_=command.command_id, time_ms=now_ms)) + b"\n")
@@ -218,34 +231,6 @@ def budgets_wrong(api: Api, single: Single) -> Iterator[str]:
     back, _ = single.act("return_to_service")
     if back.state != "succeeded":
         yield f"the drained node's return: {back.state}, {back.reason}"
-
-
-def replacing_wrong(api: Api, single: Single) -> Iterator[str]:
-    """Have a node replaced by its NodeClaim, with the drill as Karpenter; yield what was not as it should be."""
-    for thing in _things("replacing"):
-        api.make(f"{RBAC}/{thing['kind'].lower()}s", thing)
-    group = {"group": "karpenter.lab", "kind": "LabNodeClass", "name": "lab"}
-    spec = {"nodeClassRef": group, "requirements": [{"key": "lab", "operator": "Exists"}]}
-    metadata = {"name": "lab-x7k2", "finalizers": ["karpenter.sh/termination"]}
-    body = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec}
-    uid = api.make(NODE_CLAIMS, body)["metadata"]["uid"]
-    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "lab-x7k2", "uid": uid}
-    api.ask("PATCH", f"/api/v1/nodes/{SPARE}", {"metadata": {"ownerReferences": [owner]}}, MERGE)
-    ends = Thread(target=_terminated, args=(api,), daemon=True)
-    ends.start()
-    done, _ = single.act("replace", "--replace")
-    ends.join()
-    if done.state != "succeeded" or api.ask("GET", NODE_CLAIMS)["items"]:
-        yield f"a node's replacement: {done.state}, {done.reason}"
-
-
-def _terminated(api: Api) -> None:
-    """Let go of the claim once its deletion was asked for, as Karpenter does when the machine is gone."""
-    until(
-        "a deletion of the claim", lambda: "deletionTimestamp" in api.ask("GET", f"{NODE_CLAIMS}/lab-x7k2")["metadata"]
-    )
-    sleep(5)
-    api.ask("PATCH", f"{NODE_CLAIMS}/lab-x7k2", {"metadata": {"finalizers": None}}, MERGE)
 
 
 def gate_wrong(lab: Lab, single: Single, folder: Path) -> Iterator[str]:

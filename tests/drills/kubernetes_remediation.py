@@ -37,11 +37,11 @@ from tests.drills.kubeacting import (
     devices_wrong,
     gate_wrong,
     not_refused,
-    replacing_wrong,
     rights_wrong,
 )
 from tests.drills.kubelab import MERGE, NAMESPACE, STRATEGIC, Api, Lab, now
 from tests.drills.kubeplayer import Player
+from tests.drills.kuberepairing import repairs_by_job_wrong, replacing_wrong
 from tests.drills.pipeline import INPUTS, Pipeline, pipeline, report, say
 from tests.drills.slurm import RECORDED
 from tests.drills.truth import Truth
@@ -119,7 +119,7 @@ def play(line: Pipeline, lab: Lab, player: Player, hands: Hands, acting: list[st
     sleep(15)
     for machine in (other, bad):
         machine.tells(f"boot-{machine.node}", well=False)
-    # One of eight nodes may be out, and the person's is.
+    # One of the nodes may be out, and the person's is.
     until(line, f"{OTHER} is the person's, and {BAD} waits for it", lambda: {"kept by", "cap of"} <= waits(line))
     other.cordon("kubectl-cordon", out=False)
     until(line, f"{BAD} is cordoned by a command", lambda: bad.is_cordoned)
@@ -204,13 +204,15 @@ def main(tool: Path, state: Path) -> int:
         with tempfile.TemporaryDirectory(prefix="faultlens-hands-") as name, ExitStack() as stack:
             api, folder = Api(lab.kubeconfig), Path(name)
             kubeconfig = bound(api, lab, folder)
-            line, hands, acting = _live(lab, api, folder, kubeconfig, stack)
             player, single = Player(api), Single(kubeconfig, folder)
             found = not_refused(kubeconfig)
             say(f"{len(BEYOND)} things beyond its manifest were asked for: {', '.join(found) or 'all are refused'}")
-            found += [*rights_wrong(kubeconfig), *rights_wrong(bound(api, lab, folder, "nvsentinel"), "nvsentinel")]
+            found += rights_wrong(kubeconfig, "act")
+            found += rights_wrong(bound(api, lab, folder, "nvsentinel"), "nvsentinel")
+            found += [*repairs_by_job_wrong(api, single, folder, kubeconfig), *replacing_wrong(api, single, kubeconfig)]
+            line, hands, acting = _live(lab, api, folder, kubeconfig, stack)
             found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single)]
-            found += [*budgets_wrong(api, single), *replacing_wrong(api, single)]
+            found += budgets_wrong(api, single)
             for job in ("first", "second"):
                 player.fails(job, "platform", "platform.remediation", what="a command without a fault ended it")
             try:

@@ -137,6 +137,7 @@ def rendered(*options: str) -> list[dict[str, Any]]:
         "--set=act.enabled=true",
         "--set=nvsentinel.enabled=true",
         "--set=replacing.enabled=true",
+        "--set=repairing.enabled=true",
         *options,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -178,7 +179,7 @@ def test_what_is_laid_over_a_part_reaches_its_pods_and_no_others(tmp_path: Path)
     }
     (tmp_path / "over.yaml").write_text(yaml.safe_dump(over), "utf-8")
     things = named(rendered("--namespace=gpus", f"--values={tmp_path / 'over.yaml'}"))
-    assert {t["metadata"].get("namespace", "gpus") for t in things.values()} == {"gpus", "default"}
+    assert {t["metadata"].get("namespace", "gpus") for t in things.values()} == {"gpus", "default", "faultlens-repair"}
     act = things["Deployment", "faultlens-act"]["spec"]["template"]["spec"]
     (container,) = act["containers"]
     assert (container["image"], container["args"][-2:]) == ("registry.lab/faultlens:1", ["--device-taint", "NoExecute"])
