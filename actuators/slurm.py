@@ -36,6 +36,11 @@ class NodeView:
         return any(state.startswith(_OUT) for state in self.states)
 
     @property
+    def is_rebooting(self) -> bool:
+        """Return whether a reboot was asked for that is not over."""
+        return any(state.startswith("REBOOT") for state in self.states)
+
+    @property
     def is_ours(self) -> bool:
         """Return whether we took it out."""
         return self.reason.startswith(MARK)
@@ -103,6 +108,8 @@ class Slurm(Actuator):
                 moved |= jobs
             self._sleep(self._look_every_s)
             beat()
+            if not self._look(node).is_out:
+                raise Failed(f"somebody has put the node back since it was taken out; {len(moved)} jobs were requeued")
         return f"empty, {len(moved)} jobs requeued" if moved else "empty"
 
     def _jobs(self, node: str) -> set[str]:
@@ -110,16 +117,18 @@ class Slurm(Actuator):
         return {line.strip() for line in shown.splitlines() if line.strip()}
 
     def _rebooted(self, node: str, command: RemediationCommand, beat: Beat) -> str:
-        before = self._look(node)
-        why = f"reason={MARK}{command.command_id} reboot"
-        # Down afterwards: it comes back to work only when it has been verified.
-        self._run(["scontrol", "reboot", "ASAP", "nextstate=DOWN", why, node])
+        before, why = self._look(node), f"{MARK}{command.command_id} reboot"
+        # Slurm notes the reason with the request: one that was killed since finds it there, and asks for no other.
+        is_asked = before.reason.startswith(why)
+        if not is_asked:
+            # Down afterwards: it comes back to work only when it has been verified.
+            self._run(["scontrol", "reboot", "ASAP", "nextstate=DOWN", f"reason={why}", node])
         while True:
+            view = self._look(node)
+            if (is_asked or view.boot_time != before.boot_time) and not view.is_rebooting:
+                return f"booted at {view.boot_time}"
             self._sleep(self._look_every_s)
             beat()
-            view = self._look(node)
-            if view.boot_time != before.boot_time and not view.states & {"REBOOT", "REBOOT_ISSUED"}:
-                return f"booted at {view.boot_time}"
 
     def _returned(self, node: str, beat: Beat) -> str:
         view = self._look(node)

@@ -21,18 +21,20 @@ def ledger() -> Iterator[Ledger]:
 
 
 class Controller:
-    """Answers scontrol and squeue for one node as Slurm does."""
+    """Answers scontrol and squeue for one node as Slurm does. `slow`: looks that a reboot takes."""
 
     def __init__(self, *, state: str = "IDLE", reason: str = "", jobs: Sequence[str] = ()) -> None:
         self.state, self.reason, self.boot = state, reason, 1
         self.jobs = list(jobs)
         self.calls: list[list[str]] = []
         self.fixed: set[str] = set()
+        self.slow = 0
 
     def __call__(self, program: Sequence[str]) -> str:
         words = list(program)
         self.calls.append(words)
         if words[:3] == ["scontrol", "show", "node"]:
+            self._goes_on()
             reason = f"   Reason={self.reason} [root@2026-11-23T04:00:00]\n" if self.reason else ""
             return f"NodeName={words[3]}\n   State={self.state} Weight=1\n   BootTime=boot{self.boot} X=1\n{reason}"
         if words[0] == "squeue":
@@ -42,7 +44,7 @@ class Controller:
                 raise Failed("scontrol ended with 1: Requested operation is presently disabled")
             self.jobs = [job for job in self.jobs if job != words[-1]]
         if words[:2] == ["scontrol", "reboot"]:
-            self.boot, self.state, self.reason = self.boot + 1, "DOWN", words[4].removeprefix("reason=")
+            self.state, self.reason = "IDLE+DRAIN+REBOOT_ISSUED", words[4].removeprefix("reason=")
         for word in words:
             if word.startswith("State="):
                 self.state = {"DRAIN": "IDLE+DRAIN", "RESUME": "IDLE"}[word.removeprefix("State=")]
@@ -50,6 +52,12 @@ class Controller:
             if word.startswith("Reason="):
                 self.reason = word.removeprefix("Reason=")
         return ""
+
+    def _goes_on(self) -> None:
+        if "REBOOT" in self.state:
+            self.slow -= 1
+            if self.slow < 0:
+                self.boot, self.state, self.reason = self.boot + 1, "DOWN", f"{self.reason} : reboot complete"
 
     @property
     def changes(self) -> list[list[str]]:
@@ -91,6 +99,36 @@ def test_slurm_reboots_a_node_and_keeps_it_out_until_it_is_verified(ledger: Ledg
     controller = Controller(state="IDLE+DRAIN", reason="faultlens:abc xid:79")
     assert slurm(controller, ledger).worker.take(replace(DRAIN, action="reboot")) == "succeeded"
     assert (controller.boot, controller.state) == (2, "DOWN")
+
+
+@pytest.mark.parametrize("looks", [0, 3], ids=["rebooted-meanwhile", "on-its-way"])
+def test_slurm_is_asked_for_one_reboot_though_whoever_asked_was_killed(ledger: Ledger, looks: int) -> None:
+    controller = Controller(state="IDLE+DRAIN", reason="faultlens:abc xid:79")
+    controller.slow = 1
+
+    def killed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    reboot = replace(DRAIN, action="reboot")
+    with pytest.raises(KeyboardInterrupt):
+        Bench(Slurm(execute=controller, sleep=killed), ledger, Clock()).worker.take(reboot)
+    controller.slow = looks
+    worker = slurm(controller, ledger).worker
+    assert [worker.take(command) for command in worker.unfinished()] == ["succeeded"]
+    assert (controller.boot, [call[1] for call in controller.changes]) == (2, ["reboot"])
+
+
+def test_slurm_drains_a_node_no_further_when_a_person_has_put_it_back_meanwhile(ledger: Ledger) -> None:
+    """Else it would requeue what is scheduled there anew, until its deadline."""
+    controller = Controller(state="MIXED", jobs=["17"])
+
+    def resumed(seconds: float) -> None:
+        controller.state, controller.reason, controller.jobs = "MIXED", "", ["19"]
+
+    bench = Bench(Slurm(execute=controller, sleep=resumed), ledger, Clock())
+    assert bench.worker.take(DRAIN) == "failed"
+    assert bench.results[-1].reason == "somebody has put the node back since it was taken out; 1 jobs were requeued"
+    assert controller.jobs == ["19"]
 
 
 def test_slurm_requeues_a_job_away_from_the_nodes_it_hangs_on(ledger: Ledger) -> None:

@@ -2,9 +2,10 @@
 
     make drill-slurm-remediation        # as root; needs a lab that brings Slurm up (LAB_SLURM) and Java for Kafka
 
-Bridge, workers and actuators run live; what carries commands out on Slurm is killed in the middle and started anew. The
-second node was drained by a person before, and the cap holds the first one up until that is back. What was told is kept
-(tests/data/drills), and replayed by tests/acceptance/test_drills.py.
+Bridge, workers and actuators run live; what carries commands out on Slurm is killed during the drain, and again during
+the reboot, of which there is to be one, and started anew. The second node was drained by a person before, and the cap
+holds the first one up until that is back. What was told is kept (tests/data/drills), and replayed by
+tests/acceptance/test_drills.py.
 """
 
 from __future__ import annotations
@@ -68,9 +69,13 @@ def play(line: Pipeline, player: Player, hands: Hands, folder: Path) -> None:
     sleep(5)
     hands.start("slurm")
     until(line, f"{bad} is rebooted", (lab.state / "log" / "reboot.log").exists)
+    hands.kill("slurm")
+    hands.start("slurm")
     sleep(20)
     lab.run("scontrol", "update", f"NodeName={other}", "State=DRAIN", "Reason=fan is swapped again")
     until(line, f"{bad} is back", lambda: _is_back(line, lab, bad))
+    if (asked := (lab.state / "log" / "reboot.log").read_text("utf-8").count("reboot asked")) != 1:
+        raise RuntimeError(f"{asked} reboots were asked for")
     lab.run("scontrol", "update", f"NodeName={other}", "State=RESUME")
     lab.until(job, "COMPLETED")
     player.ends_as(job, "cancelled")
