@@ -25,6 +25,7 @@ from faultlens.events import JobAttributed
 from faultlens.kafka import load_connection
 from faultlens.local_judge import LocalJudge
 from faultlens.settings import data_directory, load_settings
+from producers.delivery.leftovers import is_running, left_behind, spool_of
 from producers.launcher.identity import Identity, identity_of
 from producers.launcher.launching import STALL_AFTER_S, Judge, Launcher, Options, Sink
 from producers.launcher.requeueing import queue_of
@@ -177,7 +178,7 @@ def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: 
         yield _Nowhere(), alone
         return
     waiting = _spool_of(who) if out is None else nullcontext(out)
-    with waiting as spool, outlet(out, brokers, spool, lasting=False) as events:
+    with waiting as spool, outlet(out, brokers, spool, lasting=False, left=_left_beside(spool)) as events:
         if out is not None:
             yield events, alone
         else:
@@ -188,7 +189,7 @@ def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: 
 def _spool_of(who: Identity) -> Iterator[Path]:
     """Yield where this rank's events wait: in the user's data, or where that takes nothing, since a job must run, in a
     temporary folder, which stays if something is left in it."""
-    name = f"{who.job_id.replace('/', '_')}-{who.rank}"
+    name = f"{who.job_id}-{who.rank}"
     place = data_directory() / "faultlens" / "launch"
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -196,13 +197,21 @@ def _spool_of(who: Identity) -> Iterator[Path]:
     except OSError:
         takes = False
     if takes:
-        yield place / name
+        yield spool_of(place, name, socket.gethostname(), os.getpid())
         return
     place = Path(tempfile.mkdtemp(prefix="faultlens-launch-"))
-    _say(f"{data_directory()} takes nothing: events wait in {place}, where a next attempt does not find them")
-    yield place / name
+    _say(f"{data_directory()} takes nothing: events wait in {place}, where no later job finds them")
+    yield place / "spool"
     with suppress(OSError):
         place.rmdir()
+
+
+def _left_beside(spool: Path) -> list[Path]:
+    """Return what earlier jobs of this host left of their events, where it can be seen."""
+    try:
+        return left_behind(spool.parent, socket.gethostname(), is_running)
+    except OSError:
+        return []
 
 
 def _judged_by_all(events: Sink, brokers: str | None, wait_s: float, alone: Judge) -> Iterator[tuple[Sink, Judge]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final, Protocol
@@ -16,9 +16,12 @@ from faultlens.errors import UsageError, WorldError
 from faultlens.kafka import load_connection
 from faultlens.logs import configure, forward_libraries
 from producers.delivery import Outbox, Spool
+from producers.delivery.outbox import Broker
 
 STANDARD_OUTPUT: Final = Path("-")
 CLOSE_S: Final = 10.0
+# What others left had as long as this run took, and does not hold up its end.
+OTHERS_CLOSE_S: Final = 0.05
 
 
 class Outlet(Protocol):
@@ -48,12 +51,19 @@ class Lines:
 
 @contextmanager
 def outlet(
-    out: Path | None, brokers: str | None, spool: Path, *, lasting: bool = True, must_arrive: bool = False
+    out: Path | None,
+    brokers: str | None,
+    spool: Path,
+    *,
+    lasting: bool = True,
+    must_arrive: bool = False,
+    left: Sequence[Path] = (),
 ) -> Iterator[Outlet]:
     """Yield where events go: to `out` (`-` is standard output), else to Kafka by way of the file `spool`.
 
     A spool that is not `lasting` is this run's own, and is not left behind once all of it is delivered. What is left at
-    the end waits on disk for the next run; where it `must_arrive`, as for who looks once, that is a WorldError.
+    the end waits on disk for the next run; where it `must_arrive`, as for who looks once, that is a WorldError. What is
+    in the spools that other runs `left` is delivered beside it.
     """
     one_place(out, brokers)
     if not structlog.is_configured():  # else what is logged would lie among the events on standard output
@@ -63,7 +73,7 @@ def outlet(
         with lines(out) as events:
             yield events
     else:
-        yield from _delivered(brokers, spool, lasting=lasting, must_arrive=must_arrive)
+        yield from _delivered(brokers, spool, lasting=lasting, must_arrive=must_arrive, left=left)
 
 
 def one_place(out: Path | None, brokers: str | None) -> None:
@@ -86,12 +96,15 @@ def lines(out: Path) -> Iterator[Lines]:
         yield Lines(file)
 
 
-def _delivered(brokers: str | None, spool: Path, *, lasting: bool, must_arrive: bool) -> Iterator[Outlet]:
+def _delivered(
+    brokers: str | None, spool: Path, *, lasting: bool, must_arrive: bool, left: Sequence[Path]
+) -> Iterator[Outlet]:
     from producers.delivery.kafka import KafkaBroker  # noqa: PLC0415 - needs the Kafka client
 
     connection = load_connection(brokers)
     broker = KafkaBroker(connection)
     outbox = Outbox(Spool(spool), broker)
+    others = list(_taken_over(left, broker))
     waiting = 0
     try:
         yield outbox
@@ -101,8 +114,18 @@ def _delivered(brokers: str | None, spool: Path, *, lasting: bool, must_arrive: 
             structlog.get_logger("faultlens").warning("events wait on disk", events=waiting, spool=str(spool))
         elif not lasting:
             spool.unlink(missing_ok=True)
+        for path, other in others:
+            if other.close(OTHERS_CLOSE_S):
+                path.unlink(missing_ok=True)
     if waiting and must_arrive:
         why = broker.complaints.behind()
         raise WorldError(
             f"the brokers at {connection.brokers} did not take {waiting} events, which wait in {spool}: {why}"
         )
+
+
+def _taken_over(left: Sequence[Path], broker: Broker) -> Iterator[tuple[Path, Outbox]]:
+    """Yield an outbox for each spool that can be opened."""
+    for path in left:
+        with suppress(WorldError):
+            yield path, Outbox(Spool(path), broker)
