@@ -16,7 +16,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import sleep
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -219,7 +218,6 @@ def of_trainer(api: Api, source: Path) -> None:
     _over(api, "TrainJob", "train", "Complete")
     gone = "the pods of what was deleted to go"
     until(gone, lambda: all(pod["metadata"]["labels"].get(label) != "stopped" for pod in api.pods()))
-    sleep(2)  # what was asked for comes before what is watched
 
 
 def _over(api: Api, kind: str, name: str, word: str) -> None:

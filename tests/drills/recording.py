@@ -9,6 +9,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
+from time import sleep
 from typing import Any, Final
 
 import yaml
@@ -19,6 +20,7 @@ from tests.drills.kubelab import Api, until
 from tests.drills.pipeline import say
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "kubernetes"
+SETTLE_S: Final = 3.0
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -82,7 +84,8 @@ class Recorder:
                 self.kept.append({"ms": wall_ms(), "kind": kind, **gone, "object": thing})
 
     def close(self) -> None:
-        """Keep nothing that comes from now on."""
+        """Keep nothing that comes from now on; what was asked for is heard of sooner than what is watched."""
+        sleep(SETTLE_S)
         with self._lock:
             self._closed = True
 
