@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from faultlens.clock import wall_ms
 from faultlens.codec import Decoder, event_of
 from faultlens.events import NodeFault
 from faultlens.kafka import Connection, client_config, consumer_config
+from faultlens.topics import ATTRIBUTIONS
 from producers.delivery.memory import MemoryBroker
 from producers.delivery.outbox import Broker, Parcel
 from tests.kafka.cluster import Cluster
+from tests.unit.test_launcher import verdict
 
 TOPIC = "node-events"
 pytestmark = pytest.mark.kafka
@@ -83,3 +87,23 @@ def test_a_broker_that_is_away_has_nothing_and_says_so_in_time(place: Place) -> 
 
 def test_nothing_handed_over_is_nothing_arrived(place: Place) -> None:
     assert place.broker.publish([]) == 0
+
+
+def test_a_launcher_hears_a_verdict_that_was_written_before_the_brokers_had_answered_it(kafka: Cluster) -> None:
+    admin = pytest.importorskip("confluent_kafka.admin", reason="the Kafka client is not installed (extra `stream`)")
+    from producers.delivery.kafka import KafkaBroker
+    from producers.launcher.verdicts import KafkaVerdicts
+
+    connection = Connection(kafka.bootstrap)
+    administrator = admin.AdminClient(client_config(connection))
+    if ATTRIBUTIONS not in administrator.list_topics(timeout=30).topics:
+        administrator.create_topics([admin.NewTopic(ATTRIBUTIONS, 2, 1)])[ATTRIBUTIONS].result(30)
+    began_ms = wall_ms()
+    said = replace(verdict("platform", "retry"), job_id="heard", attempt=8)
+    for id_, data in (("a7", replace(said, attempt=7)), ("a8", said)):
+        event = event_of(data, source="job/heard", id_=id_, time_ms=began_ms)
+        assert KafkaBroker(connection).publish([Parcel(event, sent_ms=began_ms)]) == 1
+    verdicts = KafkaVerdicts(connection, wait_s=30.0, since_ms=began_ms)
+    assert verdicts.verdict("heard", 8, decides=True) == said
+    assert verdicts.verdict("heard", 9, decides=False) is None
+    verdicts.close()
