@@ -244,6 +244,10 @@ def test_an_incident_leaves_the_count_of_its_own_cluster_alone_both_ways(
     called("objectives", "exclude", 'INC 4: "home"', "--reason", "a fire: drill", "--author", "ann", *store)
     (site := tmp_path / "site.yaml").write_text(capsys.readouterr().out)
     assert "from: 2026-11-23T04:00:00.000Z\n  to: 2026-11-23T05:00:00.000Z" in site.read_text()
+    with pytest.raises(SystemExit) as ended:
+        main(["objectives", "exclude", "INC-5", "--reason", "a fire", "--author", "ann", *store])
+    assert ended.value.code == 1
+    assert "the store knows no incident INC-5" in capsys.readouterr().err
     called("replay", str(file), *store, "--fresh", "--objectives", str(site), "--json")
     left = {cluster: stands(tmp_path / "store", load_objectives(site), cluster=cluster) for cluster in ("", "c1", "c2")}
     for cluster, total in (("", 3), ("c1", 1), ("c2", 2)):

@@ -10,7 +10,9 @@ import pytest
 
 from faultlens.clock import parse_moment
 from faultlens.objectives import load_objectives
-from slo.pages import Asked, Manners, Page, answer, message_page, style
+from slo.intervals import Interval
+from slo.pages import Asked, Manners, Page, answer, grids, message_page, style
+from slo.report.assemble import nodes, outages
 
 NOW_MS = parse_moment("2026-11-23T04:12:07Z")
 EVIL = "<script>alert(1)</script>\x1b[31m\u202e"
@@ -102,3 +104,21 @@ def test_the_style_and_messages_need_no_store() -> None:
     assert "--accent" in style()
     assert "a&lt;b" in message_page(503, "Later", "a<b").html
     assert Manners().log_tails is False
+
+
+def test_states_of_namesakes_say_of_which_cluster_they_are() -> None:
+    state = {
+        "state": "down", "planned": False, "cause": "", "gpus_total": 8, "gpus_allocatable": 0,
+        "since_ms": 1_795_000_000_000, "until_ms": None,
+    }  # fmt: skip
+    alone, shared = (grids.states([state | {"cluster": name} for name in names], 5) for names in (["c1"], ["c1", "c2"]))
+    assert [row[0].text for row in alone.rows] == ["2026-11-18 11:06 UTC"]
+    assert [row[0].text for row in shared.rows] == ["2026-11-18 11:06 UTC (c1)", "2026-11-18 11:06 UTC (c2)"]
+
+
+def test_outages_of_namesakes_are_outages_of_two_nodes() -> None:
+    rows = [{"cluster": name, "node": "n1", "from_ms": begins, "to_ms": 20} for name, begins in (("c1", 0), ("c2", 10))]
+    found = outages(rows)
+    assert found == {("c1", "n1"): [Interval(0, 20)], ("c2", "n1"): [Interval(10, 20)]}
+    (line,), _ = nodes({"charged": [], "faults": []}, found)
+    assert (line.node, line.down_ms) == ("n1", 30)
