@@ -87,7 +87,7 @@ def test_columns_and_keys_in_sql_are_those_that_rows_are_made_with(store: Store)
 def columns_of(store: Store, table: str) -> list[str]:
     rows = store.query(
         "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String} "
-        "AND default_kind = '' ORDER BY position",
+        "AND (default_kind = '' OR default_expression = 'cluster') ORDER BY position",
         {"table": table},
     )
     return [row["name"] for row in rows]
@@ -256,6 +256,7 @@ def test_what_a_sink_of_the_release_before_writes_is_taken_and_counts_once(store
     old = ("node", "since", "state", "cluster", "gpus_total", "gpus_allocatable", "emitted")
     store.insert("node_states", old, [("n1", AT_MS, "available", "c1", 8, 8, AT_MS - 1)])
     write(store, [told(state, "s")])
+    assert [row["state"] for row in store.query("SELECT state FROM node_states FINAL")] == ["down"]
     assert [row["state"] for row in store.query("SELECT state FROM node_state_spans")] == ["down"]
     verdict = ("job_id", "attempt", "loss", "revision", "status", "why", "emitted")
     assert store.insert("attributions", verdict, [("j", 1, 0, 1, "final", "a second sentence", AT_MS)]) == 1

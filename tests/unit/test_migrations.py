@@ -48,7 +48,8 @@ def test_every_statement_can_be_repeated() -> None:
             again = ("CREATE TABLE IF NOT EXISTS ", "CREATE OR REPLACE VIEW ", *replacing)
             assert statement.startswith(again) or re.fullmatch(
                 r"ALTER TABLE \w+ "
-                r"(MODIFY SETTING \w+ = \d+|DROP COLUMN IF EXISTS \w+|ADD COLUMN IF NOT EXISTS \w+ \w+( EPHEMERAL)?)|"
+                r"(MODIFY SETTING \w+ = \d+|DROP COLUMN IF EXISTS \w+|MODIFY COLUMN \w+ DEFAULT \w+|"
+                r"ADD COLUMN IF NOT EXISTS \w+ \w+( EPHEMERAL)?)|"
                 r"ALTER TABLE \w+\s+ADD COLUMN IF NOT EXISTS (\w+) [\w()]+, MODIFY ORDER BY \([\w, ]+, \3\)",
                 statement,
             ), statement[:60]
