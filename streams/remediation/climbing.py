@@ -11,7 +11,7 @@ from faultlens.events import Action
 from streams.remediation import controls, issuing, proof
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
-from streams.remediation.gates import Step, is_by_people, obstacle
+from streams.remediation.gates import HARMLESS, Step, is_by_people, obstacle
 from streams.remediation.policy import LASTING, REPAIRS, Route, Rung
 from streams.remediation.record import WAITING_MAX, CommandCard, IncidentCard, NodeCard
 from streams.remediation.telling import keep
@@ -57,7 +57,7 @@ def is_bad(incident: IncidentCard, card: NodeCard) -> bool:
 def _step(desk: Desk, incident: IncidentCard) -> tuple[IncidentCard, bool]:
     """Take one step; whether there may be another one at once."""
     card = _card_of(desk, incident)
-    if card.command is not None:
+    if _is_held_up(desk, incident, card):
         return replace(incident, due_ms=None, waits=None), False
     if incident.node:
         incident = _cleared(desk, incident, card)
@@ -70,6 +70,14 @@ def _step(desk: Desk, incident: IncidentCard) -> tuple[IncidentCard, bool]:
     if incident.stage == "returning":
         return _give_back(desk, incident, card)
     return _tested_again(desk, _acknowledged(desk, incident, card), card), False
+
+
+def _is_held_up(desk: Desk, incident: IncidentCard, card: NodeCard) -> bool:
+    """Return whether a command is open that has to end first: a word to people from another way may be for hours."""
+    command = desk.issued(card.command)
+    if command is None or command.action not in HARMLESS:
+        return card.command is not None
+    return _rung_of(desk, incident, command) is not None
 
 
 def _card_of(desk: Desk, incident: IncidentCard) -> NodeCard:
@@ -226,7 +234,7 @@ def followed(desk: Desk, incident: IncidentCard, command: CommandCard) -> Incide
     if command.action == "return_to_service":
         pause_ms = _RETURN_AFTER_MS[min(incident.tries, len(_RETURN_AFTER_MS) - 1)]
         return replace(incident, not_before_ms=desk.now_ms + pause_ms)
-    if incident.stage == "verifying":
+    if incident.stage == "verifying" and command.action not in HARMLESS:
         return _unproven(desk, incident, command)
     rung = _rung_of(desk, incident, command)
     if rung is None:

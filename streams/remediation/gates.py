@@ -18,7 +18,7 @@ from streams.remediation.policy import DISRUPTIVE, TAKING, VACANT, Rung
 from streams.remediation.record import IncidentCard, NodeCard
 
 # Telling people and looking on need nobody's leave.
-_HARMLESS: Final = frozenset({"watch", "open_ticket"})
+HARMLESS: Final = frozenset({"watch", "open_ticket"})
 _BY_PEOPLE: Final = ("held by", KEPT_BY, "paused by", IN_MAINTENANCE)
 _BY_CAP: Final = "cap of"
 # A lane's count of nodes that is older than this says nothing of now.
@@ -74,14 +74,14 @@ def _paused(desk: Desk, step: Step) -> str | None:
 
 def _kept_by_others(desk: Desk, step: Step) -> str | None:
     facts = step.card.facts
-    if step.action in _HARMLESS or facts is None or facts.actor is None:
+    if step.action in HARMLESS or facts is None or facts.actor is None:
         return None
     return f"{KEPT_BY} {facts.actor}"
 
 
 def _maintained(desk: Desk, step: Step) -> str | None:
     facts = step.card.facts
-    if step.action in _HARMLESS or facts is None:
+    if step.action in HARMLESS or facts is None:
         return None
     for entry in desk.own().context.maintenance.values():
         if entry.until_ms is None and covers(entry.what.scope, node=facts.node, pool=facts.pool, domains=facts.domains):

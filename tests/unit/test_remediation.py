@@ -7,7 +7,15 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from faultlens.clock import moment_of
-from faultlens.events import Check, NodeHealth, PlatformMaintenance, PlatformRollout, RemediationResult, Scope
+from faultlens.events import (
+    Check,
+    NodeFault,
+    NodeHealth,
+    PlatformMaintenance,
+    PlatformRollout,
+    RemediationResult,
+    Scope,
+)
 from streams.remediation import Trouble, load_policy
 from streams.remediation.desk import Desk
 from streams.remediation.record import Trait
@@ -90,6 +98,16 @@ def test_a_node_that_waits_for_a_person_is_looked_at_now_and_then_whatever_else_
     steps = scene.steps()
     scene.run(310)
     assert scene.steps() - steps < 300, "a report a minute, and what follows from each"
+
+
+def test_a_ticket_that_nobody_answers_holds_up_nothing_that_gets_worse_meanwhile() -> None:
+    scene = Repairs(2, answers={"open_ticket": "silent"})
+    worn = NodeFault("n1", "c1", "power", "brake", "bmc", boot_id="n1-0", gpu_family="H100")
+    scene.at(5, worn, "agent/n1").run(10)
+    assert scene.done("n1") == ["open_ticket"]
+    scene.fault(11, "n1", "79", check="gpu_count").run(30)
+    assert scene.minute_of("n1", "block_new_work") < 11.1
+    assert scene.done("n1")[-1] == "return_to_service"
 
 
 def test_a_node_that_an_old_return_puts_back_while_something_is_wrong_with_it_is_taken_again() -> None:
