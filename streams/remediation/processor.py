@@ -47,6 +47,7 @@ from streams.remediation.record import (
     Recent,
     key_of,
 )
+from streams.remediation.telling import keep
 
 # Conditions that call for nothing: harmless ones, and a node that has yet to be validated.
 _ROLES: Final = frozenset({"root", "unexpected", "trend"})
@@ -54,6 +55,8 @@ _OPEN: Final = frozenset({"accepted", "started"})
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
 # The cluster's card is not written for every word of a bridge.
 _WATCHED_AGAIN_MS: Final = HOUR_MS
+# By then a node's processor has said what became of a step on it; it does so at once.
+_TOLD_BY_MS: Final = 10 * MINUTE_MS
 # Of those that wait for room in a cap, so many are looked at when some comes back.
 _AT_ONCE: Final = 32
 
@@ -320,9 +323,12 @@ def _late(desk: Desk, command: CommandCard) -> None:
 
 
 def _put_back(desk: Desk, incident: IncidentCard) -> None:
-    """Take a node again that an earlier return has put back while something is wrong with it."""
+    """Have a node taken again that an earlier return has put back while something is wrong with it.
+
+    Once its processor has said where it stands now: as long as it passes for out, taking it would seem to cost nothing.
+    """
     if incident.stage in ("climbing", "handed_over"):
-        advance(desk, undone(desk, incident))
+        keep(desk, replace(undone(desk, incident), due_ms=desk.now_ms + _TOLD_BY_MS))
 
 
 def _noticed(desk: Desk, node: str) -> None:
