@@ -21,6 +21,7 @@ from faultlens.events import (
 from faultlens.internal import Condition, JobTrouble, JobVerdict, NodeFacts, Observation
 from streams.context import Context
 from streams.remediation import RemediationProcessor, load_policy
+from streams.remediation.record import CommandCard, key_of
 
 T0 = parse_moment("2026-11-23T04:00:00Z")
 GPU = DeviceRef(index=3)
@@ -148,6 +149,21 @@ def test_what_a_report_says_after_a_verdict_decides_what_is_done_however_bad_the
     cluster.tell(Condition("n1", "c1", "opened", "cond", hot, T0), minute=1)
     cluster.tell(result(cluster.commands[-1]), minute=2).tell(facts(), minute=12)
     assert cluster.commands[-1].policy.endswith(" reset")
+
+
+def test_a_node_that_was_put_back_is_taken_again_once_its_processor_says_that_it_is_back() -> None:
+    cluster = Cluster().tell(broken())
+    for state in ("succeeded", "succeeded", "failed"):
+        cluster.tell(result(cluster.commands[-1], state), minute=1)
+    assert [action for action, _ in cluster.done] == ["block_new_work", "drain", "reboot"]
+    old = CommandCard(
+        "c1", "old", "earlier", "return_to_service", 0, T0, T0, T0, node="n1", ended_ms=T0, state="expired"
+    )
+    cluster._states[key_of(old)] = old
+    cluster.tell(replace(facts(), state="draining"), minute=2)
+    late = RemediationResult("old", "c1", "succeeded", "x", moment_of(T0), "n1")
+    assert len(cluster.tell(late, minute=3).done) == 3, "it would pass for out, and cost nothing"
+    assert cluster.tell(replace(facts(), state="degraded"), minute=3).done[3:] == [("block_new_work", "n1")]
 
 
 def test_a_verdict_on_what_an_incident_is_about_joins_it() -> None:
