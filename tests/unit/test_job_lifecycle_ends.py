@@ -71,6 +71,23 @@ def test_without_a_fault_on_the_node_that_we_acted_on_the_command_is_to_blame() 
     assert commanded("failed", fault=False).run(60).told("j") == ("platform.remediation", "established", None, "retry")
 
 
+def drained(scene: Scene) -> Scene:
+    return scene.act(29, "n1", "drain", actor="faultlens", command_id="cmd-1", reason="xid 74 on GPU 1")
+
+
+def test_a_job_that_failed_by_itself_on_a_node_that_we_were_draining_is_charged_to_itself() -> None:
+    scene = drained(job(steps_until=30).fault(5, "n1", "xid", "74", 1))
+    assert scene.exit(30, "j", 0, "n1", MISTAKE).end(30.1, "j").run(60).told("j") == OWN
+
+
+def test_a_drain_of_ours_hours_before_did_not_end_a_job_though_nobody_says_of_the_end_what_did() -> None:
+    for minutes, by_us in ((0, True), (240, False)):
+        scene = drained(job(until=400, steps_until=29 + minutes))
+        scene.exit(30 + minutes, "j", 0, "n1", exit_code=143, signal=15)
+        verdict = scene.end(30.1 + minutes, "j", exit_code=143, signal=15).run(390).verdict("j")
+        assert (verdict.rule == "ended_by_our_command") == by_us
+
+
 def test_what_made_our_command_is_no_silence_that_was_only_the_control_planes() -> None:
     """While the control plane is away every node falls silent, which is more severe than many a fault."""
     scene = job(steps_until=30).fault(20, "n1", "nic", "link_flap")

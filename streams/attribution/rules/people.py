@@ -42,15 +42,17 @@ def labelled_by_a_person(facts: Facts) -> Finding | None:
 
 
 def ended_by_our_command(facts: Facts) -> Finding | None:
-    """An end that our own command brought about is charged to the fault behind the command."""
-    command_id = facts.end.command_id or next(
-        (o.message for o in facts.observations if o.cause_code == "platform.remediation"), None
-    )
-    if command_id is None:
+    """An end that our own command brought about is charged to the fault behind the command.
+
+    Where the end does not name the command, it is one that reached the node within minutes, and no error of its own.
+    """
+    what = None if facts.end.command_id is None else f"ended by command {facts.end.command_id}"
+    if what is None and not own_error(spoken(facts)):
+        acts = (o for o in facts.observations if o.cause_code == "platform.remediation" and _reaches(facts, o))
+        what = next((f"{act.node} was {act.meaning}" for act in acts), None)
+    if what is None:
         return None
-    item = EvidenceItem(
-        "context", facts.end.source, facts.end.id, moment_of(facts.end.at_ms), f"ended by command {command_id}"
-    )
+    item = EvidenceItem("context", facts.end.source, facts.end.id, moment_of(facts.end.at_ms), what)
     fault = behind_our_command(facts.observations, facts.end.at_ms)
     if fault is None:
         root = EvidenceItem("root", item.source, item.id, item.time, item.what)
