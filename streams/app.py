@@ -35,6 +35,8 @@ from streams.shell.tokens import ClientTokens
 # A worker that cannot go on ends with this; whoever started it starts another.
 EXIT_FAILED: Final = 70
 _RUNS_BUFFERED: Final = 16
+# Of one partition at once, compressed: reports shrink to a twentieth, and all that was fetched is unpacked together.
+FETCHED_BYTES: Final = 256 * 1024
 
 log = structlog.get_logger()
 
@@ -121,7 +123,7 @@ class RoleWorker:
             broker_commit_interval=1.0,
             broker_commit_every=None,
             consumer_auto_offset_reset="earliest",
-            consumer_max_fetch_size=2 << 20,
+            consumer_max_fetch_size=FETCHED_BYTES,
             ConsumerScheduler=RunScheduler,
             stream_buffer_maxsize=_RUNS_BUFFERED,
             stream_wait_empty=False,

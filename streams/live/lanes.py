@@ -16,7 +16,7 @@ from streams.live.lane import Lane
 
 # A batch is at least one run (500 records), and not much more than this.
 BATCH_RECORDS: Final = 2_000
-QUEUED_RUNS: Final = 16
+QUEUED_RUNS: Final = 8
 
 
 @dataclass(frozen=True)

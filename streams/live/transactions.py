@@ -23,6 +23,8 @@ _PATIENCE_SECONDS: Final = 40.0
 # than another broker takes to step in, and shorter than what the watchdog allows.
 _WAIT_SECONDS: Final = (0.1, 0.5, 1.0, 2.0)
 _READ_AT_ONCE: Final = 5_000
+# Several lanes are opened at a time, and the client's own 64 MiB would be held for each.
+_READ_AHEAD_KBYTES: Final = 16 * 1024
 # A read waits so long for as many records as it may return.
 _READ_SECONDS: Final = 0.05
 _SILENT_SECONDS: Final = 60.0
@@ -58,7 +60,8 @@ class Ledger:
         return self._found
 
     def _read(self) -> dict[bytes, bytes]:
-        consumer = Consumer(consumer_config(self._connection, f"{self._id}-state") | {"enable.partition.eof": True})
+        settings = {"enable.partition.eof": True, "queued.max.messages.kbytes": _READ_AHEAD_KBYTES}
+        consumer = Consumer(consumer_config(self._connection, f"{self._id}-state") | settings)
         try:
             end = self._end(consumer)
             consumer.assign([TopicPartition(self._topic, self._partition, OFFSET_BEGINNING)])
