@@ -44,13 +44,6 @@ class Fake(Actuator):
         return self._boot
 
 
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    opened = Ledger(":memory:")
-    yield opened
-    opened.close()
-
-
 # --- the worker ------------------------------------------------------------------------------------------
 
 

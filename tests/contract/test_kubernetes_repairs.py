@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +76,6 @@ def restarts(server: Repairs, job: dict[str, Any]) -> None:
         server.node["status"]["nodeInfo"]["bootID"] = "boot-2"
     if server.looks > 210:
         server.node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    opened = Ledger(":memory:")
-    yield opened
-    opened.close()
 
 
 def bench(server: Repairs, ledger: Ledger) -> Bench:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,6 @@ UUID = "GPU-12345678-aaaa-bbbb-cccc-000000000001"
 REBOOT = replace(DRAIN, action="reboot")
 RESET = replace(DRAIN, action="reset_device", device=DeviceRef(index=3, uuid=UUID))
 NAME = f"faultlens-{DRAIN.command_id}"
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    opened = Ledger(":memory:")
-    yield opened
-    opened.close()
 
 
 def bench(janitor: FakeJanitor, ledger: Ledger) -> Bench:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,6 @@ from tests.kafka.certificates import make_certificates
 REBOOT = replace(DRAIN, action="reboot", boot_id=None)
 CYCLE = replace(REBOOT, action="power_cycle")
 Turned = Callable[..., tuple[str | None, str]]
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    opened = Ledger(":memory:")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -11,13 +11,6 @@ from actuators import Failed
 from actuators.ledger import Ledger
 from actuators.slurm import Slurm
 from tests.contract.acting import DRAIN, Bench, Clock
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    opened = Ledger(":memory:")
-    yield opened
-    opened.close()
 
 
 class Controller:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +30,6 @@ EVIDENCE = {
     "verdicts": [{"job": "llm-7/1", "class": "hardware", "code": "gpu.off_bus", "basis": "established", "rule": "r"}],
     "steps": [{"action": "reboot", "state": "failed", "actuator": "slurm", "reason": "it hangs"}],
 }  # fmt: skip
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    opened = Ledger(":memory:")
-    yield opened
-    opened.close()
 
 
 def test_a_ticket_names_the_device_and_has_the_drivers_line_the_verdicts_and_what_was_tried() -> None:
