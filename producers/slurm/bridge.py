@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from faultlens.clock import DAY_MS, SECOND_MS
 from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import JobAlive, JobEnded
-from producers.slurm.importing import Export, import_slurm
+from producers.slurm.importing import Export, Imported, import_slurm
 from producers.slurm.job_events import SOURCE, Names
 
 # Accounting is asked for this long back each time: ends are corrected, and slurmdbd may have been away meanwhile.
@@ -21,8 +21,9 @@ FORGOTTEN_AFTER_MS: Final = 14 * DAY_MS
 # What is still seen is written down again once a day, and not at every look.
 REMEMBERED_AGAIN_MS: Final = DAY_MS
 ALIVE_EVERY_S: Final = 60.0
-# Accounting hears that a job's node failed before it hears what became of the node, and what is said of such an end
-# rests on both: it is told when it has been seen for so long.
+# Accounting hears that a job's node failed before it hears what became of the node, and that a job is over before it
+# hears how its steps ended (one out of memory, say). What is said of such an end rests on both: it is told when it has
+# been seen for so long.
 SETTLE_MS: Final = 15 * SECOND_MS
 _NODE_FAILED: Final = "NODE_FAIL"
 
@@ -44,7 +45,7 @@ class Memory(Protocol):
 class Polled(NamedTuple):
     """What one look came to: events that were new, events in all, lines that could not be read.
 
-    `held`: ends that are kept back until more is known of their nodes.
+    `held`: ends that are kept back until more is known of their nodes and steps.
     """
 
     told: int
@@ -89,7 +90,7 @@ class SlurmBridge:
         by_name = {(event.source, event.id): event for event in imported.events}
         known = self._memory.known(list(by_name))
         unknown = [name for name in by_name if name not in known]
-        held = {name for name in unknown if self._may_change(name, by_name[name], now_ms)}
+        held = {name for name in unknown if self._may_change(name, by_name[name], imported, now_ms)}
         self._first_seen = {name: self._first_seen.get(name, now_ms) for name in held}
         new = [name for name in unknown if name not in held]
         for name in new:
@@ -104,12 +105,14 @@ class SlurmBridge:
                 self._sink.put(self._alive(job_id, attempt, now_ms))
         return Polled(len(new), len(by_name), sum(len(lines) for lines in imported.bad.values()), len(held))
 
-    def _may_change(self, name: tuple[str, str], event: Event, now_ms: int) -> bool:
-        """Return whether a node's failure ended this so lately that the next look may know more of it.
+    def _may_change(self, name: tuple[str, str], event: Event, imported: Imported, now_ms: int) -> bool:
+        """Return whether this is an end so late that the next look may know more of it: of its node, or of its steps.
 
         By our own clock since it was seen, so that a controller whose clock is ahead holds nothing up for long.
         """
-        if not isinstance(event.data, JobEnded) or event.data.reason != _NODE_FAILED:
+        if not isinstance(event.data, JobEnded):
+            return False
+        if event.data.reason != _NODE_FAILED and (event.data.job_id, event.data.attempt) not in imported.stepping:
             return False
         seen_ms = self._first_seen.get(name, now_ms)
         return now_ms - event.time_ms < SETTLE_MS and now_ms - seen_ms < SETTLE_MS

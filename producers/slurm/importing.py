@@ -55,7 +55,8 @@ class Counts(NamedTuple):
 class Imported(NamedTuple):
     """The events in the order of their arrival, what was left out, and what should be said about the export.
 
-    `running`: the attempts (job id, number) that the controller says are running.
+    `running`: the attempts (job id, number) that the controller says are running; `stepping`: those of which accounting
+    has a step that is not over, whatever it says of the attempt.
     """
 
     events: list[Event]
@@ -63,6 +64,7 @@ class Imported(NamedTuple):
     counts: Counts
     warnings: list[str]
     running: list[tuple[str, int]] = []
+    stepping: frozenset[tuple[str, int]] = frozenset()
 
 
 def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) -> Imported:
@@ -100,6 +102,12 @@ def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) ->
             for attempt in job.attempts
             if attempt.known is not None and attempt.known.state.name in RUNNING and attempt.first.nodes
         ],
+        stepping=frozenset(
+            (names.of(attempt.job_id), attempt.number)
+            for job in history.jobs
+            for attempt in job.attempts
+            if any(step.end_ms is None for step in attempt.last.user_steps)
+        ),
     )
 
 

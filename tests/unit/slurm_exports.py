@@ -71,5 +71,7 @@ def faults(result: Imported) -> list[tuple[str, str, int, int]]:
     ]
 
 
-def step(job: str, name: str, state: str, at: tuple[int, int], *, exit_: str = "0:0", nodes: str = "node1") -> str:
+def step(
+    job: str, name: str, state: str, at: tuple[int, int | None], *, exit_: str = "0:0", nodes: str = "node1"
+) -> str:
     return run(f"{job}.{name}", state, (at[0], *at), exit_=exit_, nodes=nodes)

@@ -14,7 +14,7 @@ from producers.delivery.remembered import Remembered
 from producers.slurm.bridge import FORGOTTEN_AFTER_MS, SlurmBridge
 from producers.slurm.importing import Export, import_slurm
 from producers.slurm.job_events import Names
-from tests.unit.slurm_exports import EVENTS_HEADER, HEADER, T0, outage, run
+from tests.unit.slurm_exports import EVENTS_HEADER, HEADER, T0, outage, run, step
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "slurm"
 NAMES = Names("lab")
@@ -56,6 +56,17 @@ def test_the_end_of_a_job_whose_node_failed_is_told_when_it_is_known_what_became
     [end] = [event.data for event in kept.events if isinstance(event.data, JobEnded)]
     assert held == [1, 1, 0, 0]
     assert (end.reason, end.message) == ("NODE_FAIL", "node1 DOWN: gone")
+
+
+def test_an_end_is_told_when_accounting_knows_how_its_steps_ended(memory: Remembered) -> None:
+    ended = [HEADER, run("7", "FAILED", (0, 10, 50), exit_="1:0")]
+    first = Export([*ended, step("7", "0", "RUNNING", (11, None))], [EVENTS_HEADER])
+    later = Export([*ended, step("7", "0", "OUT_OF_MEMORY", (11, 50), exit_="0:125")], [EVENTS_HEADER])
+    exports, kept = [first, later], Kept()
+    bridge = SlurmBridge(lambda since: exports.pop(0), NAMES, kept, memory)
+    assert [bridge.poll((T0 + after_s) * 1_000).held for after_s in (53, 58)] == [1, 0]
+    [end] = [event.data for event in kept.events if isinstance(event.data, JobEnded)]
+    assert end.message == "step 0 OUT_OF_MEMORY 0:125 on node1"
 
 
 def test_a_controller_whose_clock_is_ahead_holds_no_end_up_for_long(memory: Remembered) -> None:
