@@ -79,7 +79,8 @@ class NodeHealthProcessor:
         elif mark in record.seen:
             return Effects(record, (), self._next_wake(record), duplicate=True)
         else:
-            record = replace(record, seen=(record.seen + mark)[-SEEN_BYTES:], heard_ms=now_ms)
+            # A lane that has heard of no time yet is at its beginning, and would forget the node when it does.
+            record = replace(record, seen=(record.seen + mark)[-SEEN_BYTES:], heard_ms=now_ms or event.time_ms)
         record = accounting.used(record, now_ms)
         record, emits = self._steps[type(data)](record, event, data, now_ms, context)
         at_ms = min(event.time_ms, now_ms)
