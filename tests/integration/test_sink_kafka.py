@@ -188,8 +188,8 @@ def test_a_sink_that_is_told_to_end_ends_though_no_broker_answers(broker: Cluste
     sink = SinkProcess(broker, str(tmp_path / "store"), "leaving", tmp_path / "log", {})
     Feed(broker, "leaving").write([("ended", number) for number in range(50_000, 50_010)])
     sink.start()
-    until((tmp_path / "store" / "metadata").exists)
-    sleep(1.0)
+    # From here on it waits for brokers that are away; at its start it says that they are.
+    until(lambda: "the sink begins" in sink.said() and (tmp_path / "store" / "metadata").exists())
     (only,) = broker.brokers.values()
     only.freeze()
     try:
