@@ -21,7 +21,6 @@ CONDITION: Final = "FaultlensInService"
 _LOOK_EVERY_S: Final = 2.0
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _OVER: Final = frozenset({"Succeeded", "Failed"})
-_GONE: Final = 404
 _NAMED: Final = 3
 _SAID_CHARS: Final = 120
 _PUT_BACK: Final = "somebody has put the node back since it was taken out"
@@ -281,7 +280,7 @@ def _stays_because(server: Patient, pod: dict[str, Any], asked: set[str]) -> str
         answer = server.ask("POST", path, eviction)
     if answer.is_good:
         asked.add(metadata["uid"])
-    return "" if answer.is_good or answer.status in (_GONE, 409) else answer.said
+    return "" if answer.is_good or answer.is_missing or answer.status == 409 else answer.said
 
 
 def _reasons(stays: dict[str, str]) -> str:

@@ -41,6 +41,11 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300
 
     @property
+    def is_missing(self) -> bool:
+        """Return whether there is no such object, or no such kind."""
+        return self.status == 404
+
+    @property
     def is_forbidden(self) -> bool:
         """Return whether we may not do it; what is made in a namespace that is being deleted nobody may."""
         return self.status in _FORBIDDEN and "NamespaceTerminating" not in self._causes
@@ -205,7 +210,7 @@ class Patient:
         """
         while True:
             found = self.ask("GET", path)
-            if found.status == 404:
+            if found.is_missing:
                 return None
             if not found.is_good:
                 raise Failed(f"{path} cannot be read: {found.said}")

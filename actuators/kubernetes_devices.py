@@ -24,7 +24,6 @@ _NOWHERE: Final = DraDevice("faultlens.io", "nowhere", "none")
 _PROBE_EVERY_S: Final = 1.0
 _PROBES: Final = 30
 _EXISTS: Final = 409
-_GONE: Final = 404
 
 
 def are_there(api: Api, sleep: Callable[[float], None]) -> bool:
@@ -43,7 +42,7 @@ def are_there(api: Api, sleep: Callable[[float], None]) -> bool:
     server = Patient(api, pause)
     try:
         found = server.ask("GET", f"{DEVICE_TAINT_RULES}?limit=1")
-        if found.status == _GONE:
+        if found.is_missing:
             return False
         _tainted(server, _PROBE, _body({"name": _PROBE}, _NOWHERE, "probe", "None"))
     except Failed as failure:
@@ -126,7 +125,7 @@ def _evacuated(server: Patient, name: str, look_every_s: float) -> None:
 def _progress(server: Patient, name: str) -> dict[str, Any] | None:
     """Return what the server says of a rule's evictions; None: nothing yet of the rule as it is now."""
     found = server.ask("GET", f"{DEVICE_TAINT_RULES}/{name}")
-    if found.status == _GONE:
+    if found.is_missing:
         raise Failed("somebody took the device's taint away")
     if not found.is_good:
         raise Failed(f"the device's taint cannot be read: {found.said}")
@@ -139,7 +138,7 @@ def _progress(server: Patient, name: str) -> dict[str, Any] | None:
 
 def _removed(server: Patient, name: str) -> None:
     done = server.ask("DELETE", f"{DEVICE_TAINT_RULES}/{name}")
-    if not done.is_good and done.status != _GONE:
+    if not done.is_good and not done.is_missing:
         raise Failed(f"the taint rule {name} cannot be taken away: {done.said}")
 
 

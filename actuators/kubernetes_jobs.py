@@ -21,7 +21,6 @@ _KEPT_S: Final = 86_400
 # A job that ended without a restart of its node has failed, unless the node is only about to go.
 _STAYS_S: Final = 180.0
 _EXISTS: Final = 409
-_GONE: Final = 404
 _SAID_CHARS: Final = 300
 _LABELS: Final = {"app.kubernetes.io/name": "faultlens-repair"}
 _OURS: Final = ("nodeName", "nodeSelector", "affinity", "restartPolicy", "tolerations")
@@ -135,9 +134,7 @@ class Repair:
         """Return why the job failed; empty: it did not; None: it goes on."""
         found = self._server.ask("GET", path)
         if not found.is_good:
-            raise Failed(
-                "somebody deleted its job" if found.status == _GONE else f"its job cannot be read: {found.said}"
-            )
+            raise Failed("somebody deleted its job" if found.is_missing else f"its job cannot be read: {found.said}")
         for condition in (found.body.get("status") or {}).get("conditions") or ():
             if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
                 said = f"{condition.get('reason')}: {condition.get('message')}"

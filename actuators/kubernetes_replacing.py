@@ -17,7 +17,6 @@ _MACHINES: Final = "/apis/cluster.x-k8s.io/v1beta1/namespaces/{}/machines"
 _MACHINE: Final = "cluster.x-k8s.io/machine"
 _MACHINE_SPACE: Final = "cluster.x-k8s.io/cluster-namespace"
 _NAME: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
-_GONE: Final = 404
 _ANOTHER: Final = 409
 
 
@@ -45,7 +44,7 @@ def replaced(server: Patient, node: str, memory: Memory) -> str:
     is_asked = False
     while True:
         found = server.ask("GET", claim.path)
-        if found.status == _GONE or (found.is_good and _uid(found.body) != claim.uid):
+        if found.is_missing or (found.is_good and _uid(found.body) != claim.uid):
             return f"{claim.path.rpartition('/')[2]} is deleted, and its machine with it"
         if found.is_good and not (is_asked or found.body["metadata"].get("deletionTimestamp")):
             _delete(server, claim)
@@ -57,13 +56,13 @@ def replaced(server: Patient, node: str, memory: Memory) -> str:
 def _delete(server: Patient, claim: Claim) -> None:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": claim.uid}}
     done = server.ask("DELETE", claim.path, options)
-    if not (done.is_good or done.status in (_GONE, _ANOTHER)):
+    if not (done.is_good or done.is_missing or done.status == _ANOTHER):
         raise Failed(f"{claim.path} cannot be deleted: {done.said}")
 
 
 def _found(server: Patient, node: str) -> Claim:
     shown = server.ask("GET", f"/api/v1/nodes/{node}")
-    if shown.status == _GONE:
+    if shown.is_missing:
         raise Refused(f"there is no node {node}")
     if not shown.is_good:
         raise Failed(f"{node} cannot be read: {shown.said}")

@@ -59,7 +59,7 @@ class NvSentinel(Actuator):
             raise Failed(f"{kind.name} cannot be created: {made.said}")
         while True:
             found = server.ask("GET", f"{GROUP}/{kind.plural}/{name}")
-            if found.status == 404:
+            if found.is_missing:
                 raise Failed(f"somebody deleted {kind.name} {name}")
             status = (found.body.get("status") or {}) if found.is_good else {}
             if status.get("completionTime"):

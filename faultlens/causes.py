@@ -1,6 +1,6 @@
 """The registry of cause codes: what a failure can be charged to, from general to special."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ __all__ = [
     "UnknownCauseError",
     "class_of",
     "is_known",
+    "nearest",
     "title_of",
 ]
 
@@ -198,7 +199,12 @@ def class_of(code: str) -> CauseClass:
 
 def title_of(code: str) -> str:
     """The title of a code, or of the nearest more general one in the registry; the code itself if none."""
-    known = code
-    while known and known not in CAUSES:
-        known = known.rpartition(".")[0]
+    known = nearest(code, CAUSES)
     return CAUSES[known].title if known else code
+
+
+def nearest(code: str, among: Container[str]) -> str:
+    """The code, or the nearest more general one, that is among these; empty if none is."""
+    while code and code not in among:
+        code = code.rpartition(".")[0]
+    return code

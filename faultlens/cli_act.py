@@ -6,10 +6,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Protocol, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import structlog
 import typer
@@ -122,17 +122,18 @@ def kubernetes(  # noqa: PLR0913 - as above
     log_format: LogOption = "auto",
 ) -> None:
     """Cordon, taint and release nodes and devices, and evict pods within their disruption budgets."""
-    with _control_plane(kubeconfig) as api, ExitStack() as stack:
+    with _control_plane(kubeconfig) as api:
         from actuators.kubernetes import Beyond, Kubernetes  # noqa: PLC0415 - needs the client
         from actuators.kubernetes_jobs import load_jobs  # noqa: PLC0415 - as above
 
         place = _Place("kubernetes", cluster, commands, brokers, out, ledger, sole=sole)
-        notes = stack.enter_context(closing(Ledger(place.file)))
-        beyond = Beyond(notes.memory_of, replaces=replace, jobs=None if jobs is None else load_jobs(jobs))
-        acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint, beyond=beyond)
-        if "exclude_device" not in acting.actions:
-            typer.echo("This cluster has no device taint rules: devices are not excluded, their nodes are.", err=True)
-        _serve(acting, place, log_format)
+        with closing(Ledger(place.file)) as kept:
+            beyond = Beyond(kept.memory_of, replaces=replace, jobs=None if jobs is None else load_jobs(jobs))
+            acting = Kubernetes(api, now_ms=wall_ms, sleep=time.sleep, effect=device_taint, beyond=beyond)
+            if "exclude_device" not in acting.actions:
+                without = "This cluster has no device taint rules: devices are not excluded, their nodes are."
+                typer.echo(without, err=True)
+            _serve_by(kept, acting, place, log_format)
 
 
 @app.command()
@@ -185,8 +186,8 @@ def power(  # noqa: PLR0913 - as above
     place, known = _Place("power", cluster, commands, brokers, out, ledger, sole=sole), load_power(controllers)
     if known.names_ipmi:
         needs_tool()
-    with closing(Ledger(place.file)) as notes:
-        _serve(Power(known, notes, sleep=time.sleep), place, log_format)
+    with closing(Ledger(place.file)) as kept:
+        _serve_by(kept, Power(known, kept, sleep=time.sleep), place, log_format)
 
 
 @app.command()
@@ -325,19 +326,18 @@ class _Place:
         return self.ledger or data_directory() / "faultlens" / f"act-{self.cluster}-{self.name}.db"
 
 
-class _Source(Protocol):
-    def poll(self, timeout_s: float) -> list[RemediationCommand]: ...
-    def written_down(self) -> None: ...
-    def close(self) -> None: ...
-
-
 def _serve(actuator: Actuator, place: _Place, log_format: LogFormat) -> None:
     """Carry commands out until told to stop, or until the file of them is done."""
+    with closing(Ledger(place.file)) as kept:
+        _serve_by(kept, actuator, place, log_format)
+
+
+def _serve_by(ledger: Ledger, actuator: Actuator, place: _Place, log_format: LogFormat) -> None:
+    """As `_serve`, by a ledger that is open: an actuator that keeps notes has them there."""
     configure(log_format)
     forward_libraries()
     spool = place.file.with_suffix(".spool")
     with (
-        closing(Ledger(place.file)) as ledger,
         outlet(place.out, None if place.out else place.brokers, spool) as results,
         ThreadPoolExecutor(AT_ONCE, thread_name_prefix=place.name) as pool,
     ):
@@ -364,7 +364,10 @@ def _complained(done: Future[str | None]) -> None:
 
 
 def _follow(place: _Place, worker: Worker, begin: Callable[[RemediationCommand], None]) -> None:
-    with _kafka(place) as source:
+    from actuators.kafka import KafkaCommands  # noqa: PLC0415 - needs the Kafka client
+
+    group = f"faultlens-act-{place.cluster}-{place.name}"
+    with closing(KafkaCommands(load_connection(place.brokers), group)) as source:
         log.info("carries commands out", actuator=worker.actuator.name, cluster=place.cluster)
         while True:
             accepted = [command for command in source.poll(_POLL_S) if worker.accept(command)]
@@ -372,16 +375,6 @@ def _follow(place: _Place, worker: Worker, begin: Callable[[RemediationCommand],
             for command in accepted:
                 log.info("command", action=command.action, node=command.node, id=command.command_id)
                 begin(command)
-
-
-@contextmanager
-def _kafka(place: _Place) -> Iterator[_Source]:
-    from actuators.kafka import KafkaCommands  # noqa: PLC0415 - needs the Kafka client
-
-    with closing(
-        KafkaCommands(load_connection(place.brokers), f"faultlens-act-{place.cluster}-{place.name}")
-    ) as source:
-        yield source
 
 
 def _of_file(path: Path) -> Iterator[RemediationCommand]:

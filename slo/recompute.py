@@ -94,14 +94,14 @@ def rows(reader: Reader, view: View, windows: Sequence[Interval], within_ms: int
     """Ask the store for several windows at once."""
     params = view.params(froms=[w.from_ms for w in windows], tos=[w.to_ms for w in windows], within=within_ms)
 
-    def split(name: str, *, asked: bool) -> list[list[Row]]:
-        return measure.by_window(ask(reader, name, params), len(windows)) if asked else []
+    def split(name: str) -> list[list[Row]]:
+        return measure.by_window(ask(reader, name, params), len(windows))
 
     return Rows(
-        availability=split("availability", asked=not (view.team or view.workload)),
-        starts=split("starts", asked=True),
-        attempts=split("attempts", asked=True),
-        ledger=split("ledger", asked=True),
+        availability=[] if view.team or view.workload else split("availability"),
+        starts=split("starts"),
+        attempts=split("attempts"),
+        ledger=split("ledger"),
     )
 
 

@@ -18,6 +18,10 @@ def open_database(path: Path, schema: str) -> sqlite3.Connection:
         file = sqlite3.connect(path, timeout=5)
         file.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {schema};")
     except (sqlite3.Error, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise WorldError(f"{path} cannot be used: {why}") from error
+        raise WorldError(f"{path} cannot be used: {why_of(error)}") from error
     return file
+
+
+def why_of(error: sqlite3.Error | OSError) -> str:
+    """Return why a file cannot be used: of the system's errors without their number and path."""
+    return str(error.strerror if isinstance(error, OSError) else error)

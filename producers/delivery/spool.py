@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from faultlens.codec import Event, encode
 from faultlens.errors import WorldError
 from faultlens.events import JobAlive, JobProgress, NodeHealth
+from producers.delivery.database import why_of
 
 LIMIT_BYTES: Final = 64 << 20
 # A row's own weight beside its event: key, index and page.
@@ -142,5 +143,4 @@ def _explained(what: Path | str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise WorldError(f"{what} cannot be written: {why}") from error
+        raise WorldError(f"{what} cannot be written: {why_of(error)}") from error

@@ -7,11 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from faultlens.clock import DAY_MS
+from streams.remediation.policy import is_of_accelerator
 from streams.remediation.record import MUTED_MAX, NodeCard, Trait
 
 # A check that failed when a person put the node back does not call for anything before that (contract: 24 hours).
 MUTED_FOR_MS: Final = DAY_MS
-_ACCELERATOR: Final = frozenset({"gpu", "driver", "fabric"})
 
 
 def put_back(card: NodeCard, at_ms: int, now_ms: int) -> NodeCard:
@@ -54,5 +54,4 @@ def _newest(muted: dict[str, int]) -> dict[str, int]:
 
 def _part(trait: Trait) -> str:
     """Return the part of a machine that a fault is of: a GPU that is gone makes its driver's tools hang too."""
-    word = trait.cause.partition(".")[0]
-    return "accelerator" if word in _ACCELERATOR else word
+    return "accelerator" if is_of_accelerator(trait.cause) else trait.cause.partition(".")[0]

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from faultlens.causes import nearest
 from faultlens.events import Action
 
 Wait = Literal["now", "persists", "idle", "vacant"]
@@ -221,10 +222,7 @@ class Policy(Struct, frozen=True):
 
     def severity(self, cause: str) -> int:
         """Return how bad it is (0 to 100) what only verdicts and findings say of a node, by its cause."""
-        known = cause
-        while known and known not in self.severities:
-            known = known.rpartition(".")[0]
-        return self.severities.get(known, UNRANKED)
+        return self.severities.get(nearest(cause, self.severities), UNRANKED)
 
     def route(self, trouble: Trouble) -> Route | None:
         """Return the first route for the trouble; None: nothing is done about it."""
