@@ -40,13 +40,22 @@ def fresh_topics(cluster: Cluster, partitions: int, *, copies: int | None = None
         for deleted in client.delete_topics(old, operation_timeout=30).values():
             deleted.result(60)
         until(lambda: not set(old) & set(client.list_topics(timeout=30).topics))
-    groups = [group.group_id for group in client.list_consumer_groups().result(30).valid]
-    for forgotten in client.delete_consumer_groups(groups).values() if groups else ():
-        forgotten.result(30)
+    until(lambda: not _left_after_forgetting(client))
     wanted = plans(partitions)
     if copies is not None:
         wanted = [replace(plan, settings={**plan.settings, "min.insync.replicas": str(copies)}) for plan in wanted]
     TopicAdmin(connection).create(wanted, copies or cluster.size)
+
+
+def _left_after_forgetting(client: Any) -> list[str]:
+    """Forget all groups and return those that cannot be yet: a member that was killed stays until its session ends."""
+    groups = [group.group_id for group in client.list_consumer_groups().result(30).valid]
+    answers = client.delete_consumer_groups(groups) if groups else {}
+    errors = {group: answer.exception(30) for group, answer in answers.items()}
+    for error in errors.values():
+        if error is not None and error.args[0].code() != ck.KafkaError.NON_EMPTY_GROUP:
+            raise error
+    return [group for group, error in errors.items() if error is not None]
 
 
 def until(holds: Any, patience_s: float = PATIENCE_SECONDS, pause_s: float = 0.1) -> None:
