@@ -9,16 +9,15 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from faultlens.catalogue import Judgement, load_catalogue
-from faultlens.catalogue.reference import FaultName, judge, known_family
+from faultlens.catalogue import Catalogue, load_catalogue
 from faultlens.cli_options import JsonOption, PolicyOption
 from faultlens.errors import UsageError
 from faultlens.local_policy import decided_by
+from faultlens.local_policy_asked import Question, asked
 from faultlens.objectives import iso_duration
 from faultlens.yaml_lines import load_model
 from slo.wording import printable
-from streams.remediation import Policy, Route, Rung, Trouble
-from streams.remediation.announcing import FAULT, SEVERITY, calls_for
+from streams.remediation import Policy, Route, Rung
 from streams.remediation.policy import LASTING, VACANT
 
 EXIT_BAD: Final = 1
@@ -29,18 +28,9 @@ CatalogueOption = Annotated[
 ]
 
 
-class Case(BaseModel):
-    """What must be done about a fault: a case as people write it."""
+class Case(Question):
+    """What must be done about a trouble: a case as people write it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    fault: str = Field(pattern=r"^[a-z_]+:[^ ]+$")
-    family: str | None = None
-    driver: str | None = None
-    component: str = "gpu"
-    pool: str | None = None
-    returns: int = Field(default=0, ge=0)
-    job_gpus: int = Field(default=0, ge=0)
     route: str | None = None
     steps: tuple[str, ...] | None = None
     contains: tuple[str, ...] = ()
@@ -59,32 +49,64 @@ class Cases(BaseModel):
 @app.command()
 def explain(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    fault: Annotated[str, typer.Option(metavar="KIND:CODE", help="Such as xid:79, xid:149/link_down, check:ecc/fail.")],
+    fault: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND:CODE",
+            help="xid:79, xid:149/link_down, check:ecc/fail, kernel:silent; with --cause verdict:RULE, finding:KIND.",
+        ),
+    ],
     family: Annotated[str | None, typer.Option(help="GPU family, such as H100.")] = None,
     driver: Annotated[str | None, typer.Option(help="Driver version or branch.")] = None,
     component: Annotated[str, typer.Option(help="Of a check that the catalogue does not know by name.")] = "gpu",
+    cause: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Of a verdict (established) or finding: what it blames.")
+    ] = None,
+    severity: Annotated[
+        int | None, typer.Option(min=0, max=100, help="How bad, where that is not as the catalogue has it.")
+    ] = None,
+    announced: Annotated[
+        str | None, typer.Option(metavar="STEP", help="What the driver asked for near it (Xid 154): drain_and_reset.")
+    ] = None,
+    common: Annotated[bool, typer.Option("--common", help="Many nodes that share something have it at once.")] = False,
     pool: Annotated[str | None, typer.Option(help="The node's pool.")] = None,
-    returns: Annotated[int, typer.Option(min=0, help="How often it was repaired here before.")] = 0,
+    returns: Annotated[int, typer.Option(min=0, help="How often it was repaired here before, in four weeks.")] = 0,
+    incidents: Annotated[
+        int,
+        typer.Option(min=0, help="How many of any kind the machine had that cost a job or a repair, in four weeks."),
+    ] = 0,
+    times: Annotated[int, typer.Option(min=1, help="How often it came here within a day, with this one.")] = 1,
+    jobs: Annotated[int, typer.Option(min=0, help="How many jobs it has cost, by established verdicts.")] = 0,
     job_gpus: Annotated[int, typer.Option(min=0, help="How many GPUs work there.")] = 0,
+    watched: Annotated[
+        bool, typer.Option("--watched/--unwatched", help="The cluster's scheduler tells when nodes do not answer it.")
+    ] = False,
     policy: PolicyOption = None,
     catalogue: CatalogueOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which route a fault takes, and the steps in their order with what each waits for."""
+    """Say which route a trouble takes, and the steps in their order with what each waits for."""
     try:
-        case = Case(
+        question = Question(
             fault=fault,
             family=family,
             driver=driver,
             component=component,
+            cause=cause,
+            severity=severity,
+            announced=announced,
+            common=common,
             pool=pool,
             returns=returns,
+            incidents=incidents,
+            times=times,
+            jobs=jobs,
             job_gpus=job_gpus,
+            watched=watched,
         )
     except ValidationError:
         raise UsageError(f"--fault: {fault!r} is not KIND:CODE, such as xid:79 or check:ecc/fail") from None
-    decided, judged = decided_by(policy), _judged(case, catalogue or [])
-    answer = _answer(decided, case, judged)
+    answer = _answer(decided_by(policy), question, load_catalogue(catalogue or []))
     typer.echo(json.dumps(answer, indent=2) if as_json else _text(answer))
 
 
@@ -113,9 +135,9 @@ def held_against(
 ) -> None:
     """Hold a policy against cases; ends with 1 if one fails."""
     decided, cases = decided_by(policy), load_model(file, Cases).cases
-    failed = []
+    failed, known = [], load_catalogue(catalogue or [])
     for number, case in enumerate(cases, 1):
-        answer = _answer(decided, case, _judged(case, catalogue or []))
+        answer = _answer(decided, case, known)
         failed += [f"case {number} ({case.fault}): {why}" for why in _wrong(case, answer)]
     if as_json:
         typer.echo(json.dumps({"cases": len(cases), "failed": failed}, indent=2))
@@ -127,46 +149,19 @@ def held_against(
         raise typer.Exit(EXIT_BAD)
 
 
-def _judged(case: Case, catalogues: list[Path]) -> Judgement:
-    kind, _, rest = case.fault.partition(":")
-    code, _, sub = rest.partition("/")
-    found = load_catalogue(catalogues)
-    known_family(found, case.family)
-    name = FaultName(kind, code, sub or None)
-    try:
-        return judge(found, name, family=case.family, driver=case.driver, component=case.component)
-    except ValueError as error:
-        raise UsageError(f"--fault: {error}") from None
-
-
-def _answer(policy: Policy, case: Case, judged: Judgement) -> dict[str, Any]:
-    fault, _, step = case.fault.partition("/")
-    announces = fault == FAULT and calls_for(judged.action_hint)
-    trouble = Trouble(
-        origin="announced" if announces else "condition",
-        cause=judged.cause_code,
-        cause_class=judged.cause_class,
-        role="root" if announces else judged.role,
-        severity=SEVERITY if announces else judged.severity,
-        fatal=judged.fatal_to_job,
-        fault=fault,
-        rule=step if announces else "",
-        hint=judged.action_hint,
-        family=case.family,
-        pool=case.pool,
-        returns=case.returns,
-        job_gpus=case.job_gpus,
-    )
+def _answer(policy: Policy, question: Question, catalogue: Catalogue) -> dict[str, Any]:
+    meant = asked(question, catalogue, policy)
+    trouble = meant.trouble
     answer: dict[str, Any] = {
-        "fault": case.fault,
-        "means": judged.meaning,
-        "cause": judged.cause_code,
+        "fault": question.fault,
+        "means": meant.means,
+        "cause": trouble.cause,
         "role": trouble.role,
-        "severity": trouble.severity,
+        "severity": meant.severity,
         "policy": policy.version,
     }
-    if trouble.role not in ("root", "unexpected", "trend"):
-        return answer | {"route": None, "steps": [], "why": f"a code of role {judged.role} opens no incident"}
+    if meant.why is not None:
+        return answer | {"route": None, "steps": [], "why": meant.why}
     route = policy.route(trouble)
     if route is None:
         return answer | {"route": None, "steps": [], "why": "no route is for it"}
@@ -180,12 +175,19 @@ def _route_row(policy: Policy, route: Route, tolerance_ms: int | None = None) ->
         "ladder": route.ladder,
         "mode": route.mode,
         "returns_by": route.returns_by,
-        "steps": [rung.action for rung in ladder],
+        "steps": [rung.action for rung in ladder if _is_done(policy, rung)],
         "details": [_detail(policy, rung, tolerance_ms) for rung in ladder],
     }
 
 
+def _is_done(policy: Policy, rung: Rung) -> bool:
+    """Return whether the policy has somebody who can do it (`executable`)."""
+    return policy.executable is None or rung.action in policy.executable
+
+
 def _detail(policy: Policy, rung: Rung, tolerance_ms: int | None) -> str:
+    if not _is_done(policy, rung):
+        return f"{rung.action}: left out, since nobody here can do it (the policy's executable)"
     timing = policy.timings[rung.action]
     said = []
     if rung.wait in LASTING:
