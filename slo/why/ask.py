@@ -43,12 +43,21 @@ def story_of(reader: Reader, job_id: str, attempt: int | None = None) -> Story:
         raise UnknownJobError("no such job", _similar(reader, job_id))
     job = jobs[0]
     verdicts = ask(reader, "why_verdicts", {"job": job["job_id"]})
-    attempts = ask(reader, "why_attempts", {"job": job["job_id"]})
+    attempts = [_as_judged(row, verdicts) for row in ask(reader, "why_attempts", {"job": job["job_id"]})]
     return _told(reader, job, _chosen(attempts, verdicts, attempt), attempts, verdicts)
 
 
 def _similar(reader: Reader, job_id: str) -> list[str]:
     return [row["job_id"] for row in ask(reader, "why_similar", {"job": job_id})]
+
+
+def _as_judged(row: Row, verdicts: Sequence[Row]) -> Row:
+    """Return an attempt's row with what it came to: a verdict in force says that it failed.
+
+    Nobody may have told of its end, and a scheduler that was asked to run it again calls it cancelled.
+    """
+    judged = any(v["attempt"] == row["attempt"] and not v["loss"] and v["in_force"] for v in verdicts)
+    return {**row, "outcome": "failed"} if judged and row["outcome"] in ("", "cancelled") else row
 
 
 def _chosen(attempts: Sequence[Row], verdicts: Sequence[Row], wanted: int | None) -> Row:
@@ -76,7 +85,7 @@ def _told(reader: Reader, job: Row, attempt: Row, attempts: Sequence[Row], verdi
         job_id=job["job_id"],
         attempt=attempt["attempt"],
         facts={name: str(job[name]) for name in ("cluster", "user", "team", "name", "workload") if job[name]},
-        outcome=attempt["outcome"] or ("failed" if verdict else ""),
+        outcome=attempt["outcome"],
         verdict=verdict,
         withdrawn=bool(revisions) and revisions[-1].status == "withdrawn",
         losses=tuple(judgement(row) for row in mine if row["loss"] and row["in_force"]),
@@ -132,7 +141,7 @@ def _attempt_line(row: Row, verdicts: Sequence[Row]) -> AttemptLine:
     said = next((v for v in verdicts if v["attempt"] == row["attempt"] and not v["loss"] and v["in_force"]), None)
     return AttemptLine(
         attempt=row["attempt"],
-        outcome=row["outcome"] or ("failed" if said else "not ended"),
+        outcome=row["outcome"] or "not ended",
         ended_ms=said["ended_ms"] if said and row["ended_ms"] is None else row["ended_ms"],
         nodes=tuple(row["node_names"]),
         cause_class=said["class"] if said else "",

@@ -1,6 +1,7 @@
 """Attribution: one pure function from an attempt and its evidence to a verdict."""
 
 from streams.attribution.attribute import Verdict, attribute, described
+from streams.attribution.exits import ended_by_nobody
 from streams.attribution.facts import Earlier, End, Exit, Facts, Said
 from streams.attribution.precision import Precision, load_precision
 from streams.attribution.roots import behind_our_command, order_ms
@@ -16,6 +17,7 @@ __all__ = [
     "attribute",
     "behind_our_command",
     "described",
+    "ended_by_nobody",
     "load_precision",
     "order_ms",
 ]

@@ -14,6 +14,7 @@ from faultlens.internal import CauseAsked, NodeAnswer, NodeNews, Observation, Ot
 from streams.attribution import Earlier, End, Exit, Said
 from streams.findings import SlowRanks
 from streams.goodput import Ledger
+from streams.job_lifecycle.two_words import counting
 from streams.samples import Amount
 
 # Contract, "Evidence window": opens 10 minutes before the first sign of trouble, closes 5 minutes after the end.
@@ -147,8 +148,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
 
     @property
     def end(self) -> End | None:
-        """The end that counts: the scheduler's word before the launcher's, of equal rank the later arrival."""
-        return self.ends.get("scheduler") or self.ends.get("launcher") or self.closed
+        """The end that counts, as `counting` has it; of words of equal rank the later arrival."""
+        return counting(self.ends.get("scheduler"), self.ends.get("launcher")) or self.closed
 
     @property
     def failed(self) -> bool:

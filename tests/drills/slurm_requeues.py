@@ -93,15 +93,17 @@ def by_its_node(player: Player, launched: Launched) -> None:
 
 
 def by_its_launcher(player: Player, launched: Launched) -> None:
-    """Have a launcher that tells of the job put it back after a failure.
+    """Have jobs put back after a failure: by their launcher, and by a script that has one run its program.
 
-    Slurm calls that cancelled, and of two words on an end the scheduler's counts: the verdict on the launcher's is
-    withdrawn.
+    Slurm calls either cancelled; the failure that the launcher told before stands.
     """
-    script = launched.command("--retries 1 --retry-on failure", "sh -c 'test -n \"$SLURM_RESTART_COUNT\" || exit 5'")
-    again = player.job("again", script, node="node[7-8]")
-    player.ends_as(again, "cancelled")
-    player.ends_as(again, "succeeded", 2)
+    program = "sh -c 'test -n \"$SLURM_RESTART_COUNT\" || exit 5'"
+    again = player.job("again", launched.command("--retries 1 --retry-on failure", program), node="node[7-8]")
+    script = f'{launched.command("", program)} || {{ scontrol requeue "$SLURM_JOB_ID"; sleep 60; }}'
+    itself = player.job("itself", script, node="node[7-8]")
+    for job in (again, itself):
+        player.fails(job, "user", what="its own error, after which it was requeued")
+        player.ends_as(job, "succeeded", 2)
 
 
 def _runs(lab: Lab, job: str, *, restarts: int) -> str:

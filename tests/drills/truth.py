@@ -108,11 +108,12 @@ def _differs(failure: Failure, verdict: JobAttributed) -> list[str]:
 
 
 def _ends(truth: Truth, inputs: Iterable[Event]) -> list[str]:
-    """Return how ends of attempts that did not fail were told otherwise, and failures that were told as none."""
+    """Return how ends of attempts that did not fail were told otherwise, and failures that nobody told as one."""
     told_ends = [event for event in inputs if isinstance(event.data, JobEnded)]
     # Contract: of a launcher's and a scheduler's word on the same end the scheduler's counts.
     told_ends.sort(key=lambda event: not event.source.startswith("launcher/"))
     ends = {f"{e.data.job_id}/{e.data.attempt}": e.data.outcome for e in told_ends if isinstance(e.data, JobEnded)}
+    said = {(f"{e.data.job_id}/{e.data.attempt}", e.data.outcome) for e in told_ends if isinstance(e.data, JobEnded)}
     failed = {f"{f.job_id}/{f.attempt}" for f in truth.failures if f.loss is None}
     told = [
         f"{name}: ended {ends.get(name)}, expected {want}"
@@ -120,7 +121,9 @@ def _ends(truth: Truth, inputs: Iterable[Event]) -> list[str]:
         if ends.get(name) != want
     ]
     told += [
-        f"{name}: ended {ends.get(name)}, but it failed" for name in sorted(failed) if ends.get(name) not in FAILURES
+        f"{name}: ended {ends.get(name)}, but it failed"
+        for name in sorted(failed)
+        if not any((name, outcome) in said for outcome in FAILURES)
     ]
     unknown = ends.keys() - truth.other_ends.keys() - failed
     return told + [f"{name}: ended {ends[name]}, and was never run" for name in sorted(unknown)]

@@ -8,6 +8,8 @@ import pytest
 
 from faultlens.cli import main
 
+DRILLS = Path(__file__).parents[1] / "data" / "drills"
+
 pytest.importorskip("chdb", reason="chDB is not installed (extra `store`)")
 pytestmark = pytest.mark.store
 
@@ -137,6 +139,19 @@ def test_why_finds_the_attempt_in_the_name_and_says_when_there_is_none(
 def test_a_verdict_that_was_taken_back_blames_nobody(fortnight: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("why", "taken-back", "--store", fortnight) == 0
     assert "its verdict was withdrawn" in capsys.readouterr().out
+
+
+def test_an_attempt_that_failed_before_it_was_requeued_is_called_failed_whatever_the_scheduler_calls_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(tmp_path / "store")
+    recorded = str(DRILLS / "slurm-requeues.jsonl.zst")
+    assert called("replay", recorded, "--store", store, "--out", str(tmp_path)) == 0
+    capsys.readouterr()
+    said = answered(capsys, "why", "1001", "--store", store)
+    assert (said["attempt"], said["outcome"], said["verdict"]["cause_class"]) == (1, "failed", "user")
+    assert [line["outcome"] for line in said["attempts"]] == ["failed", "succeeded"]
+    assert any("ended: failed" in moment["what"] and "REQUEUED" in moment["what"] for moment in said["timeline"])
 
 
 def test_an_unknown_job_ends_with_1_and_the_likest_are_offered(

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from faultlens.events import AttemptRef, JobCheckpoint, JobLabelled
-from tests.unit.scenes import ILLEGAL, MISTAKE, PEER, UNKNOWN, Scene
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faultlens.clock import MINUTE_MS
+from faultlens.events import AttemptRef, JobCheckpoint, JobEnded, JobLabelled
+from tests.unit.scenes import ILLEGAL, MISTAKE, PEER, UNKNOWN, Scene, play
 
 OWN = ("app.exception", "supported", None, "do_not_retry")
 
@@ -39,6 +46,87 @@ def test_the_window_closes_after_the_later_of_two_ends_and_time_is_allocated_to_
     assert run.statuses("j").count("final") == 1
     assert sum(run.ledger("j").values()) == 14 * 4
     assert any("compute_mismatch" in item.what for item in run.verdict("j").evidence)
+
+
+# --- put back into the queue -----------------------------------------------------------------------------
+
+
+def put_back(scene: Scene, minute: float = 10.8, *, arrives: float | None = None, **more: Any) -> Scene:
+    words = {"reason": "REQUEUED", "message": "requeued on request", **more}
+    return scene.end(minute, "j", "cancelled", source="scheduler/slurm", arrives=arrives, **words)
+
+
+def broken(**how: Any) -> Scene:
+    return job().exit(10, "j", 0, "n1", MISTAKE, **how).end(10.01, "j", **how)
+
+
+def test_a_failure_after_which_the_job_was_put_back_stands_and_its_time_ends_with_the_schedulers_word() -> None:
+    run = put_back(broken()).run(40)
+    assert run.statuses("j") == ["provisional", "final"]
+    assert run.told("j") == OWN
+    assert run.counted("job_success") == (0, 0, {})
+    assert sum(run.ledger("j").values()) == round(10.8 * 4, 2)
+    assert "lost_work user" in run.ledger("j")
+
+
+def test_what_stands_after_a_requeue_is_a_failure_that_the_objective_counts() -> None:
+    scene = put_back(job().fault(9.99, "n1", "xid", "79", 0).exit(10, "j", 0, "n1", UNKNOWN).end(10.01, "j"))
+    assert scene.run(40).counted("job_success") == (0, 1, {"hardware": 1})
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    launcher=st.floats(0, 14), scheduler=st.floats(0, 14), again=st.sampled_from([None, 0, 1]), later=st.floats(0, 10)
+)
+def test_it_stands_whichever_word_comes_first_late_or_twice(
+    launcher: float, scheduler: float, again: int | None, later: float
+) -> None:
+    scene = job().exit(10, "j", 0, "n1", MISTAKE).end(10.01, "j", arrives=10.01 + launcher)
+    told = put_back(scene, arrives=10.8 + scheduler).events()
+    ends = [one for one in told if isinstance(one[1].data, JobEnded)]
+    repeated = [] if again is None else [(ends[again][0] + round(later * MINUTE_MS), ends[again][1])]
+    run = play([*told, *repeated], 60)
+    assert run.told("j") == OWN
+    assert run.ledger("j") == {"startup": 2.0, "lost_work user": 41.2}
+    assert run.counted("job_success") == (0, 0, {})
+
+
+@pytest.mark.parametrize(
+    "how", [{"exit_code": 5}, {"exit_code": None, "signal": 6}, {"exit_code": 134}, {"exit_code": 255}]
+)
+def test_an_exit_code_or_a_crash_is_a_failure_of_its_own(how: dict[str, Any]) -> None:
+    assert put_back(broken(**how)).run(40).told("j") == OWN
+
+
+@pytest.mark.parametrize(
+    "how", [{"exit_code": None, "signal": 15}, {"exit_code": 143}, {"exit_code": 137, "signal": 9}, {"exit_code": None}]
+)
+def test_a_program_that_somebody_ended_had_not_failed_when_it_was_put_back(how: dict[str, Any]) -> None:
+    assert put_back(broken(**how)).run(40).statuses("j") == ["provisional", "withdrawn"]
+
+
+def test_what_fails_after_it_was_put_back_fails_by_that() -> None:
+    assert put_back(broken(), 9.9, arrives=10.5).run(40).statuses("j") == ["provisional", "withdrawn"]
+    within_the_second = put_back(broken(), 10).run(40)
+    assert within_the_second.told("j") == OWN
+
+
+def test_a_preemption_a_cancellation_or_a_command_of_ours_is_no_putting_back() -> None:
+    for words in ({"reason": "CANCELLED by 1205"}, {"reason": None}, {"command_id": "cmd-1"}):
+        assert put_back(broken(), **words).run(40).statuses("j")[-1] == "withdrawn"
+    run = broken().end(10.8, "j", "preempted", source="scheduler/slurm", reason="PREEMPTED").run(40)
+    assert run.statuses("j")[-1] == "withdrawn"
+
+
+def test_a_requeue_of_a_job_whose_launcher_saw_nothing_go_wrong_is_cancelled() -> None:
+    assert put_back(job()).run(40).revisions("j") == []
+    assert put_back(job().end(10, "j", "cancelled", signal=15)).run(40).revisions("j") == []
+
+
+def test_the_next_attempt_of_what_was_put_back_recovers_from_its_failure() -> None:
+    scene = put_back(broken()).attempt("j", "n1", minute=12, number=2).steps("j", 13, 15, number=2)
+    run = scene.end(15, "j", "succeeded", number=2, exit_code=0).run(40)
+    assert run.ledger("j", 2)["recovery user"] > 0
 
 
 def test_a_preempted_attempt_has_no_verdict_and_leaves_the_objective() -> None:

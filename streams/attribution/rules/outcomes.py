@@ -6,16 +6,13 @@ from typing import Final
 
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import EvidenceItem
+from streams.attribution.exits import OWN_SIGNALS, signal_of
 from streams.attribution.facts import Facts
 from streams.attribution.roots import first_exit, has_prefix, in_window, spoken, too_late
 from streams.attribution.verdict import Finding
 
 _AGAINST: Final = frozenset({"root", "unexpected"})
 _SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
-# Signals that the kernel sends a program for what the program did. SIGBUS is not one: host memory and storage raise it.
-_OWN_SIGNALS: Final = frozenset({4, 5, 6, 8, 11, 31})
-# Shells report a command's signal as 128 + its number; beyond stands what exits with -1 and the like.
-_HIGHEST_SIGNAL: Final = 64
 # A job that reported progress within its usual pace until minutes before its limit was healthy.
 _HEALTHY_MS: Final = 10 * MINUTE_MS
 
@@ -55,7 +52,7 @@ def exited_by_itself(facts: Facts) -> Finding | None:
         return None
     if signal is not None:
         name = _SIGNALS.get(signal, f"signal {signal}")
-        return Finding("app.crash", "supported", f"The program crashed ({name})") if signal in _OWN_SIGNALS else None
+        return Finding("app.crash", "supported", f"The program crashed ({name})") if signal in OWN_SIGNALS else None
     if not code:
         return None
     return Finding(
@@ -71,9 +68,7 @@ def _exit_of(facts: Facts) -> tuple[int | None, int | None]:
     """Return exit status and signal of the first rank that exited, or of the end; a shell's 128 + n is signal n."""
     first = first_exit(facts)
     code, signal = (facts.end.exit_code, facts.end.signal) if first is None else (first.exit_code, first.signal)
-    if signal is None and code is not None and 128 < code <= 128 + _HIGHEST_SIGNAL:
-        signal = code - 128
-    return code, signal or None
+    return code, signal_of(code, signal)
 
 
 def time_limit(facts: Facts) -> Finding | None:
