@@ -138,9 +138,12 @@ def _with_machine(desk: Desk, card: NodeCard, repair: Repair) -> None:
     own, facts = _machine_of(card), card.facts
     machine = desk.machine(own)
     if facts is not None and facts.gpus:
-        if facts.host_id is None and _is_another(machine, facts):
-            machine = Machine(desk.cluster, own)
-        machine = replace(machine, gpus=facts.gpus, identified=facts.host_id is not None)
+        # From here on its GPUs are known to be under this name: what the machine had under the former one comes along.
+        found: dict[tuple[int, str, str], Repair] = {}
+        for name in _machines(desk, card):
+            _add(found, desk.machine(name).repairs)
+        repairs = tuple(sorted(found.values(), key=lambda known: known.at_ms))
+        machine = Machine(desk.cluster, own, repairs, facts.gpus, identified=facts.host_id is not None)
         for gpu in facts.gpus:
             desk.put(replace(desk.machine(f"device/{gpu}"), inside=own, seen_ms=desk.now_ms))
     desk.put(_with(desk, machine, repair))

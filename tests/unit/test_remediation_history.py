@@ -138,11 +138,23 @@ def test_other_hardware_is_not_charged_with_it_whatever_the_node_is_called(
     assert first_repair(fleet.breaks(name, **after)) == "reset_device"
 
 
-def test_a_third_return_of_the_same_goes_to_people_though_each_was_under_another_name() -> None:
+@pytest.mark.parametrize(
+    "known_by",
+    [
+        ({"host_id": "A"}, {"host_id": "A"}, {"host_id": "A"}),
+        ({"gpus": GPUS}, {"gpus": GPUS}, {"gpus": GPUS}),
+        ({"gpus": GPUS}, {"gpus": (*GPUS[:5], *OTHERS[5:])}, {"gpus": (*OTHERS[:2], *GPUS[2:5], *OTHERS[5:])}),
+        ({"gpus": GPUS}, {"gpus": GPUS, "host_id": "A"}, {"host_id": "A"}),
+        ({"gpus": GPUS, "host_id": "A"}, {"gpus": GPUS}, {"gpus": GPUS}),
+    ],
+)
+def test_a_third_return_of_the_same_goes_to_people_though_each_was_under_another_name(
+    known_by: tuple[dict[str, Any], ...],
+) -> None:
     fleet = Fleet()
-    fleet.breaks("a", host_id="A")
-    fleet.breaks("b", host_id="A")
-    assert fleet.breaks("c", host_id="A") == ["block_new_work", "drain", "open_ticket"]
+    fleet.breaks("a", **known_by[0])
+    fleet.breaks("b", **known_by[1])
+    assert fleet.breaks("c", **known_by[2]) == ["block_new_work", "drain", "open_ticket"]
     assert fleet.cluster.commands[-1].policy.endswith(" keeps_returning")
 
 
