@@ -15,47 +15,26 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
+from msgspec.structs import replace as replaced
+
 from faultlens import topics
 from faultlens.arrival import Entry
-from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, moment_of, parse_moment
+from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, parse_moment
 from faultlens.codec import Decoder, Event, encode, event_of
-from faultlens.events import (
-    ControlScope,
-    Data,
-    DeviceRef,
-    Incident,
-    NodeActed,
-    NodeFault,
-    NodeHealth,
-    OperatorControl,
-    PlatformIncident,
-    PlatformRollout,
-    RemediationCommand,
-    RemediationResult,
-    Scope,
-)
+from faultlens.events import Data, Incident, NodeActed, NodeAction, NodeHealth, RemediationCommand, RemediationResult
 from faultlens.local_pump import Pump
 from faultlens.local_roles import load_roles
 from streams.remediation.record import CommandCard, IncidentCard, NodeCard
 from streams.runtime.records import Record, Role, Sent
 from streams.runtime.task import Task
-from tests.simulation.workshop import RESTARTS, Counted, Lane, Machine, checks_of
+from tests.simulation import mischief
+from tests.simulation.hands import Hands
+from tests.simulation.workshop import CLUSTER, Clock, Counted, Lane, Machine, checks_of, reloaded
 
 T0 = parse_moment("2026-11-23T00:00:00Z")
-CLUSTER = "c1"
 REPORT_MS = 20 * MINUTE_MS
 COUNT_MS = 5 * MINUTE_MS
-# What breaks: the fault, the check that fails while it lasts, and the actions that mend it; without any, only a person.
-FAULTS = (
-    ("xid", "79", "gpu_count", ("reboot", "power_cycle", "replace")),
-    ("xid", "79", "gpu_count", ("power_cycle", "replace")),
-    ("xid", "95", "ecc", ("reset_device", "reboot", "power_cycle", "replace")),
-    ("xid", "119", "driver_responds", ("reset_device", "reboot", "power_cycle", "replace")),
-    ("xid", "119", "driver_responds", ()),
-    ("xid", "999", "", ("reboot",)),
-    ("nic", "link_down", "ib_links", ()),
-    ("host_memory", "uncorrectable", "host_memory", ("replace",)),
-)
+TRUE_CLOCK = Clock(0)
 decode = Decoder().decode
 ROLES = {role.name: role for role in load_roles()}
 
@@ -77,6 +56,11 @@ class Story:
         self.incidents: dict[str, Incident] = {}
         self.lane = Lane(ROLES["remediation"])
         self._offsets = dict.fromkeys(topics.TOPICS, 0)
+        self.hands = Hands(self)
+        self.clocks: dict[str, Clock] = {}
+        self.broker_off_ms = 0
+        self.bridge = (None, "kubernetes", "slurm")[seed % 3]
+        self._bridge_lag_ms = self.dice.randrange(SECOND_MS, MINUTE_MS)
         self._pump = Pump([Task(_counted_rarely(ROLES["node"])), Task(ROLES["context"])], self._from_pump)
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._awaited = 0
@@ -85,7 +69,6 @@ class Story:
         self._whole, self._over = whole, False
         self._order = count()
         self._ids = count()
-        self.actuator_back_ms = 0
         self.deaf_until_ms = 0
 
     # --- time ------------------------------------------------------------------------------------------
@@ -93,20 +76,21 @@ class Story:
     def after(self, delay_ms: int, what: Callable[[], None]) -> None:
         """Do it once, so much later; the story is not over before."""
         self._awaited += 1
-        self._at(self.now_ms + max(0, delay_ms), lambda: self._once(what))
+        self.at(self.now_ms + max(0, delay_ms), lambda: self._once(what))
 
     def _once(self, what: Callable[[], None]) -> None:
         self._awaited -= 1
         what()
 
-    def _at(self, at_ms: int, what: Callable[[], None]) -> None:
+    def at(self, at_ms: int, what: Callable[[], None]) -> None:
+        """Do it then, unless the story is over before."""
         heapq.heappush(self._due, (at_ms, next(self._order), what))
 
     def run(self) -> None:
         for machine in self.machines:
             self._every(REPORT_MS, partial(self._reports, machine), first_ms=T0 + self.dice.randrange(REPORT_MS))
         self._every(REPORT_MS, self._look, first_ms=self.peace_ms + REPORT_MS)
-        self.after(30 * MINUTE_MS, self._mischief)
+        self.after(30 * MINUTE_MS, partial(mischief.go_on, self))
         end_ms = self.peace_ms + 12 * HOUR_MS
         while self._due[0][0] <= end_ms and not self._over:
             at_ms = self._due[0][0]
@@ -121,7 +105,7 @@ class Story:
     def _tick_ms(self) -> int:
         """Return the next full second: the lane is told of each, where one in which nothing is due is not left out."""
         second_ms = self.now_ms // SECOND_MS * SECOND_MS + SECOND_MS
-        if self._whole:
+        if self._whole or self.lane.has_batch:
             return second_ms
         due_ms = -(-self.lane.task.soonest_ms // SECOND_MS) * SECOND_MS
         return max(second_ms, due_ms)
@@ -129,13 +113,13 @@ class Story:
     def _every(self, period_ms: int, what: Callable[[], None], *, first_ms: int) -> None:
         def again() -> None:
             what()
-            self._at(self.now_ms + period_ms, again)
+            self.at(self.now_ms + period_ms, again)
 
-        self._at(first_ms, again)
+        self.at(first_ms, again)
 
     def _look(self) -> None:
         """End the story when nothing is left but reports of nodes that are well: nothing else would come of them."""
-        if self._awaited or self._whole:
+        if self._awaited or self._whole or self.lane.has_batch:
             return
         waiting = self.open_incidents() or self.kept() or self.unended()
         self._over = not waiting and all(self._is_well(card) for card in self.lane.cards(NodeCard))
@@ -147,15 +131,22 @@ class Story:
 
     def _tick(self, at_ms: int) -> None:
         self.now_ms = at_ms
-        if self._whole or self.lane.task.looks_due(at_ms):
+        if self._whole or self.lane.has_batch or self.lane.task.looks_due(at_ms):
             self.lane.advance(at_ms)
             self._commit()
 
     def _commit(self) -> None:
-        """Write the batch, unless the lane crashes before that: then it is decided anew. It is heard in its order."""
-        if self.lane.has_batch and self.dice.random() < 0.02:
-            self.lane.crash()
-            self.crashes += 1
+        """Write the batch, or let it grow by a step. It is heard in its order.
+
+        At any of its steps the lane may crash: all of the batch is lost, as is what one does who was thought dead and
+        is fenced; it is decided anew.
+        """
+        if self.lane.has_batch:
+            if self.dice.random() < 0.02:
+                self.lane.crash()
+                self.crashes += 1
+            if self.dice.random() < 0.2:
+                return
         self._on_their_way.extend(self.lane.commit())
         if self._delivers:
             return
@@ -166,23 +157,32 @@ class Story:
 
     # --- records ---------------------------------------------------------------------------------------
 
-    def say(self, data: Data, source: str, *, twice: bool = False) -> None:
-        """Let somebody say something; some of it comes twice."""
-        event = self._carried(event_of(data, source=source, id_=f"e{next(self._ids)}", time_ms=self.now_ms))
+    def say(self, data: Data, source: str, *, twice: bool = False, at_ms: int | None = None) -> None:
+        """Let somebody say something, of now or of what was before; some of it comes twice."""
+        clock = self.clocks.get(source, TRUE_CLOCK)
+        time_ms = (self.now_ms if at_ms is None else at_ms) + clock.off_ms
+        event = event_of(data, source=source, id_=self.new_name("e"), time_ms=time_ms)
+        if clock.off_ms and clock.tells:
+            event = replaced(event, sent_ms=self.now_ms + clock.off_ms)
+        event = self._carried(event)
         for _ in range(1 + twice):
             if isinstance(data, RemediationResult):
                 self.counted.heard(data)
                 self._to_lane(topics.REMEDIATION_RESULTS, event)
                 continue
-            self._pump.take(Entry("story", 1, b"", event, arrived_ms=self.now_ms), event)
+            self._pump.take(Entry("story", 1, b"", event, arrived_ms=self.now_ms + self.broker_off_ms), event)
             topic = topics.TYPES[event.type].topic
             if topic == topics.PLATFORM_EVENTS:
                 self._to_lane(topic, event)
 
+    def off_ms(self, source: str) -> int:
+        """Return by how much somebody's clock is ahead."""
+        return self.clocks.get(source, TRUE_CLOCK).off_ms
+
     def _to_lane(self, topic: str, event: Event) -> None:
         offset = self._offsets[topic]
         self._offsets[topic] = offset + 1
-        self.lane.take(Record(topic, offset, self.now_ms, event))
+        self.lane.take(Record(topic, offset, self.now_ms + self.broker_off_ms, event))
         self._commit()
 
     def _from_pump(self, sent: Sent, at_ms: int) -> None:
@@ -197,7 +197,8 @@ class Story:
         if sent.topic == topics.ALLOCATIONS:
             self._pump.take(Entry("story", 1, b"", event, arrived_ms=self.now_ms), event)
         elif isinstance(data, RemediationCommand):
-            self._commanded(data)
+            self.counted.issued(data)
+            self.hands.take(data)
         elif isinstance(data, Incident):
             self.incidents[data.incident_id] = data
         elif isinstance(data, RemediationResult):
@@ -213,166 +214,46 @@ class Story:
             self.say(self._report(machine), machine.agent, twice=self.dice.random() < 0.01)
 
     def _report(self, machine: Machine) -> NodeHealth:
-        last = machine.report
-        gpus = 0 if machine.blocked else 8 - len(machine.broken)
-        if last is not None and not machine.broken and (last.boot_id, last.gpus_allocatable) == (machine.boot_id, gpus):
+        last, seen = machine.report, machine.seen(self.now_ms)
+        gpus = 0 if machine.blocked else 8 - len(seen)
+        if last is not None and not seen and (last.boot_id, last.gpus_allocatable) == (machine.boot_id, gpus):
             return last
         report = NodeHealth(
-            machine.name, CLUSTER, REPORT_MS / 1000, 8, gpus, checks_of(machine), "gpu",
+            machine.name, CLUSTER, REPORT_MS / 1000, 8, gpus, checks_of(seen), "gpu",
             machine.boot_id, machine.where, "H100",
         )  # fmt: skip
-        machine.report = None if machine.broken else report
+        machine.report = None if seen else report
         return report
 
-    def break_one(self, machine: Machine, fault: tuple[str, str, str, tuple[str, ...]], times: int = 1) -> None:
-        if self.now_ms >= self.peace_ms:
-            return
-        gpu = self.dice.randrange(8)
-        machine.broken[gpu] = fault
-        data = NodeFault(
-            machine.name, CLUSTER, fault[0], fault[1], "kmsg", "gpu", machine.boot_id, machine.where,  # type: ignore[arg-type]
-            "H100", None, None, DeviceRef(index=gpu) if fault[0] == "xid" else None,
-        )  # fmt: skip
-        for _ in range(times):
-            self.say(data, f"agent/{machine.name}")
-        # Where nothing that can be commanded helps, a person mends it in the end; most things one hears of by a ticket.
-        # Nobody waits for that after the peace, when all was mended at once.
-        mended_ms = self.now_ms + self.dice.randrange(HOUR_MS, 8 * HOUR_MS)
-        self._at(mended_ms, lambda: self._mended_by_hand(machine, gpu, fault))
-
-    def _mended_by_hand(self, machine: Machine, gpu: int, fault: tuple[str, str, str, tuple[str, ...]]) -> None:
-        if machine.broken.get(gpu) is fault:
-            self._restart(machine, 5 * MINUTE_MS)
-            machine.broken.pop(gpu, None)
-
-    def _restart(self, machine: Machine, for_ms: int) -> None:
+    def restart(self, machine: Machine, for_ms: int) -> None:
+        """Let a machine boot anew, which takes it so long."""
         machine.boots += 1
         machine.gone_until_ms = max(machine.gone_until_ms, self.now_ms + for_ms)
 
-    # --- mischief --------------------------------------------------------------------------------------
+    def restart_processors(self) -> None:
+        """Let those go on from what they wrote who tell the remediation lane of the fleet."""
+        self._pump = Pump([reloaded(task) for task in self._pump.tasks], self._from_pump)
 
-    def _mischief(self) -> None:
-        if self.now_ms >= self.peace_ms:
-            self._make_peace()
+    def bridge_tells(self, machine: Machine, action: NodeAction, command_id: str) -> None:
+        """Let the scheduler's bridge tell in a moment what was done for us; Slurm has no reason for a return."""
+        if self.bridge is None:
             return
-        kinds = (self._one_breaks, self._one_breaks, self._one_breaks, self._storm, self._rack_goes, self._deaf,
-                 self._rollout, self._actuator_dies, self._person_cordons, self._pause, self._flaps)  # fmt: skip
-        self.dice.choice(kinds)()
-        self.after(self.dice.randrange(5 * MINUTE_MS, HOUR_MS), self._mischief)
+        knows = action == "cordon" or self.bridge == "kubernetes"
+        data = NodeActed(
+            machine.name, CLUSTER, action, "faultlens" if knows else "root", planned=False,
+            command_id=command_id if knows else None,
+        )  # fmt: skip
+        at_ms = self.now_ms
 
-    def _make_peace(self) -> None:
-        for machine in self.machines:
-            machine.broken.clear()
-            self._restart(machine, 5 * MINUTE_MS)
-        self.say(OperatorControl(CLUSTER, "resume", "op", "all is well"), "operator/op")
-        for machine in self.machines:
-            scope = ControlScope(nodes=(machine.name,))
-            self.say(OperatorControl(CLUSTER, "release", "op", "all is well", scope), "operator/op")
+        def tell() -> None:
+            self.counted.acted(data)
+            self.say(data, f"bridge/{self.bridge}", at_ms=at_ms)
 
-    def _one_breaks(self) -> None:
-        self.break_one(self.dice.choice(self.machines), self.dice.choice(FAULTS))
+        self.after(self._bridge_lag_ms, tell)
 
-    def _storm(self) -> None:
-        fault = self.dice.choice(FAULTS)
-        for machine in self.dice.sample(self.machines, self.dice.choice((1, 3, 8, 25))):
-            self.break_one(machine, fault, times=3)
-
-    def _rack_goes(self) -> None:
-        rack = self.dice.randrange(len(self.machines) // 10)
-        until_ms = self.now_ms + self.dice.randrange(20 * MINUTE_MS, 3 * HOUR_MS)
-        for machine in self.machines[10 * rack : 10 * rack + 10]:
-            machine.gone_until_ms = max(machine.gone_until_ms, until_ms)
-        if self.dice.random() < 0.5:
-            scope, name = Scope(domains={"rack": (f"r{rack}",)}), f"i{next(self._ids)}"
-            self.say(PlatformIncident(name, CLUSTER, "power", "started", scope), "status/site")
-            ended = PlatformIncident(name, CLUSTER, "power", "ended", scope)
-            self.after(until_ms - self.now_ms, lambda: self.say(ended, "status/site"))
-
-    def _deaf(self) -> None:
-        self.deaf_until_ms = self.now_ms + self.dice.randrange(10 * MINUTE_MS, HOUR_MS)
-
-    def _rollout(self) -> None:
-        chosen = self.dice.sample(self.machines, 15)
-        scope, name = Scope(nodes=tuple(machine.name for machine in chosen)), f"r{next(self._ids)}"
-        self.say(PlatformRollout(name, CLUSTER, "driver", "999", "started", scope), "deploy/site")
-        bad = ("xid", "119", "driver_responds", ("reset_device", *RESTARTS))
-        for machine in chosen[:10]:
-            self.after(self.dice.randrange(40 * MINUTE_MS), lambda m=machine: self.break_one(m, bad))  # type: ignore[misc]
-        ended = PlatformRollout(name, CLUSTER, "driver", "999", "ended", scope)
-        self.after(HOUR_MS, lambda: self.say(ended, "deploy/site"))
-
-    def _actuator_dies(self) -> None:
-        self.actuator_back_ms = self.now_ms + self.dice.randrange(10 * MINUTE_MS, 3 * HOUR_MS)
-
-    def _person_cordons(self) -> None:
-        machine = self.dice.choice(self.machines)
-        machine.cordoned = True
-        self.counted.cordoned.add(machine.name)
-        self.say(NodeActed(machine.name, CLUSTER, "cordon", "ann", planned=False), "bridge/slurm")
-        self.after(self.dice.randrange(10 * MINUTE_MS, 6 * HOUR_MS), lambda: self._person_uncordons(machine))
-
-    def _person_uncordons(self, machine: Machine) -> None:
-        machine.cordoned = machine.blocked = False
-        self.counted.cordoned.discard(machine.name)
-        self.counted.taken.discard(machine.name)
-        self.say(NodeActed(machine.name, CLUSTER, "uncordon", "ann", planned=False), "bridge/slurm")
-
-    def _pause(self) -> None:
-        until = moment_of(self.now_ms + self.dice.randrange(10 * MINUTE_MS, 2 * HOUR_MS))
-        self.say(OperatorControl(CLUSTER, "pause", "op", "look", expires_at=until), "operator/op")
-
-    def _flaps(self) -> None:
-        machine = self.dice.choice(self.machines)
-        for number in range(6):
-            self.after(number * 12 * MINUTE_MS, lambda: self.break_one(machine, ("nic", "link_down", "ib_links", ())))
-            self.after(number * 12 * MINUTE_MS + 6 * MINUTE_MS, machine.broken.clear)
-
-    # --- the actuator ----------------------------------------------------------------------------------
-
-    def _commanded(self, command: RemediationCommand) -> None:
-        self.counted.issued(command)
-        if self.now_ms < self.actuator_back_ms:
-            if self.dice.random() < 0.2:  # a zombie does it anyway, and says so when everybody has given up
-                self.after(self.dice.randrange(10 * MINUTE_MS, 4 * HOUR_MS), lambda: self._done(command))
-            return
-        kind = self.dice.random()
-        if kind < 0.05:
-            self.after(SECOND_MS, lambda: self._tell(command, "refused", "busy"))
-        elif kind < 0.12:
-            self.after(MINUTE_MS, lambda: self._tell(command, "failed", "no"))
-        elif kind < 0.17:
-            self.after(SECOND_MS, lambda: self._tell(command, "started"))  # and then it dies
-        elif kind < 0.22:
-            self.after(self.dice.randrange(HOUR_MS, 5 * HOUR_MS), lambda: self._done(command))
-        else:
-            self.after(SECOND_MS, lambda: self._tell(command, "started"))
-            self.after(self.dice.randrange(2 * SECOND_MS, 4 * MINUTE_MS), lambda: self._done(command))
-
-    def _done(self, command: RemediationCommand) -> None:
-        machine = self.by_name[command.node or ""]
-        action = command.action
-        if action in RESTARTS:
-            self._restart(machine, 3 * MINUTE_MS)
-        for gpu, broken in list(machine.broken.items()):
-            if action in broken[3]:
-                del machine.broken[gpu]
-        if action == "block_new_work":
-            machine.blocked = True
-        if action == "return_to_service":
-            machine.blocked = False
-        self._tell(command, "failed" if action == "validate" and machine.broken else "succeeded")
-
-    def _tell(self, command: RemediationCommand, state: str, reason: str | None = None) -> None:
-        result = RemediationResult(
-            command.command_id,
-            CLUSTER,
-            state,  # type: ignore[arg-type]
-            "sim",
-            moment_of(self.now_ms),
-            command.node,
-            reason=reason,
-        )
-        self.say(result, "actuator/sim", twice=self.dice.random() < 0.1)
+    def new_name(self, prefix: str) -> str:
+        """Return a name that nothing in the story has."""
+        return f"{prefix}{next(self._ids)}"
 
     # --- what must be true -----------------------------------------------------------------------------
 

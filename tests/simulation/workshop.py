@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from faultlens.events import Check, NodeHealth, RemediationCommand, RemediationResult
+from faultlens.events import Check, NodeActed, NodeHealth, RemediationCommand, RemediationResult
 from streams.runtime.records import Record, Role, Sent
 from streams.runtime.state import Kept, KeptCodec, MemoryStates
 from streams.runtime.task import Task
 
+if TYPE_CHECKING:
+    from tests.simulation.mischief import Fault
+
+CLUSTER = "c1"
 RESTARTS = ("reboot", "power_cycle", "replace")
 CHECKS = {"gpu_count": "gpu", "driver_responds": "driver", "ecc": "gpu", "ib_links": "nic", "host_memory": "memory"}
 TAKING = {"block_new_work", "drain", "reset_device", "restart_services", *RESTARTS}
@@ -22,11 +26,14 @@ class Machine:
     name: str
     number: int
     boots: int = 0
-    broken: dict[int, tuple[str, str, str, tuple[str, ...]]] = field(default_factory=dict)
+    broken: dict[int, Fault] = field(default_factory=dict)
     gone_until_ms: int = 0
     blocked: bool = False
     cordoned: bool = False
     report: NodeHealth | None = None
+    hides_until_ms: int = 0
+    claims: Fault | None = None
+    claims_until_ms: int = 0
 
     def __post_init__(self) -> None:
         self.agent = f"agent/{self.name}"
@@ -36,14 +43,43 @@ class Machine:
     def boot_id(self) -> str:
         return f"{self.name}-boot-{self.boots}"
 
+    def seen(self, now_ms: int) -> dict[int, Fault]:
+        """Return what its agent says is broken: not always what is."""
+        if now_ms < self.hides_until_ms:
+            return {}
+        if self.claims is not None and now_ms < self.claims_until_ms:
+            return {0: self.claims} | self.broken
+        return self.broken
 
-def checks_of(machine: Machine) -> tuple[Check, ...]:
-    """Return what its agent reports of each of its checks."""
-    device = {broken[2]: gpu for gpu, broken in machine.broken.items()}
+    def mended(self) -> None:
+        """Let nothing be wrong with it, and its agent be right."""
+        self.broken.clear()
+        self.hides_until_ms = self.claims_until_ms = 0
+
+
+class Clock(NamedTuple):
+    """How far somebody's clock is ahead, and whether they say by `senttime` what it shows."""
+
+    off_ms: int
+    tells: bool = True
+
+
+def checks_of(seen: dict[int, Fault]) -> tuple[Check, ...]:
+    """Return what an agent reports of each of its checks."""
+    device = {fault.check: gpu for gpu, fault in seen.items()}
     return tuple(
         Check(name, component, "fail" if name in device else "pass", device.get(name))  # type: ignore[arg-type]
         for name, component in CHECKS.items()
     )
+
+
+def reloaded(task: Task) -> Task:
+    """Return a task that goes on from what another one has written."""
+    task.seal()
+    codec, states = KeptCodec(task.role.processor.state_type), MemoryStates()
+    for key, kept in task.states.items():
+        states.put(key, codec.decode(codec.encode(kept)))
+    return Task(task.role, states=states, lane=task.lane)
 
 
 class Lane:
@@ -121,6 +157,7 @@ class Counted:
         self.started: set[str] = set()
         self.taken: set[str] = set()
         self.cordoned: set[str] = set()
+        self.told_out: set[str] = set()
         self.faults: list[str] = []
         self._scopes = {"cluster": {machine.name for machine in machines}}
         for machine in machines:
@@ -132,13 +169,25 @@ class Counted:
         if command.command_id in self.commands:
             self.faults.append(f"sent twice: {command}")
         if command.action in TAKING and node is not None:
-            out = self.taken | self.cordoned | self.about_to_be()
+            out = self.taken | self.cordoned | self.told_out | self.about_to_be()
             for name, members in self._scopes.items():
                 cap = max(1, len(members) // 10)
                 if node in members and node not in out and len(out & members) + 1 > cap:
                     self.faults.append(f"{command.action} {node} breaks the cap of {name}: {sorted(out & members)}")
+        if command.action == "return_to_service" and node in self.cordoned:
+            self.faults.append(f"returned over a person's cordon: {command}")
         self.commands[command.command_id] = command
         self.endings[command.command_id] = []
+
+    def acted(self, act: NodeActed) -> None:
+        """Note what the scheduler's bridge says of a node."""
+        if act.action == "cordon":
+            (self.cordoned if act.command_id is None else self.told_out).add(act.node)
+            return
+        self.told_out.discard(act.node)
+        if act.command_id is None:
+            self.cordoned.discard(act.node)
+            self.taken.discard(act.node)
 
     def about_to_be(self) -> set[str]:
         open_ = (c for c in self.commands.values() if not self.endings[c.command_id] and c.action in TAKING)
@@ -146,7 +195,9 @@ class Counted:
 
     def heard(self, result: RemediationResult) -> None:
         """Note what an actuator says; what comes after the end says something of the node, and ends nothing."""
-        command, node = self.commands[result.command_id], result.node or ""
+        command, node = self.commands.get(result.command_id), result.node or ""
+        if command is None:
+            return
         if result.state == "started":
             self.started.add(command.command_id)
             return
@@ -155,6 +206,7 @@ class Counted:
             self.endings[command.command_id].append(result.state)
         if command.action == "return_to_service" and result.state == "succeeded":
             self.taken.discard(node)
+            self.told_out.discard(node)
         elif command.action in TAKING and (result.state == "succeeded" or (not is_over and self._in_doubt(result))):
             self.taken.add(node)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import pytest
 from msgspec.structs import replace
 
 from faultlens.clock import moment_of
 from faultlens.events import (
     Check,
+    NodeActed,
     NodeFault,
     NodeHealth,
     PlatformMaintenance,
@@ -133,6 +135,19 @@ def test_a_node_that_was_only_to_come_back_and_fails_its_test_is_told_to_a_perso
     scene.run(80)
     steps = ["validate", "block_new_work", "drain", "validate", "validate", "open_ticket"]
     assert scene.done("n1")[before : before + 6] == steps
+
+
+@pytest.mark.parametrize(("carried_out", "told", "returns"), [(40, 40.5, 1), (40, 90, 1), (24, 31, 0), (24, 90, 1)])
+def test_a_node_that_a_lost_command_took_after_its_incidents_end_is_brought_back(
+    carried_out: float, told: float, returns: int
+) -> None:
+    scene = Repairs(2, answers={"drain": "silent"}).fault(5, "n1", "109").run(23)
+    block, before = scene.commands[0], len(scene.done("n1"))
+    scene.act(30, "n1", "uncordon").run(31)
+    acted = NodeActed("n1", "c1", "cordon", "faultlens", planned=False, command_id=block.command_id)
+    scene.at(told, acted, "bridge/kubernetes", happened=carried_out).run(120)
+    assert scene.done("n1")[before:].count("return_to_service") == returns, "what a bridge tells late is over"
+    assert scene.standing() == {}
 
 
 def test_a_held_node_is_never_acted_on_and_is_seen_to_when_it_is_released() -> None:
