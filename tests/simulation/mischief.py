@@ -18,7 +18,7 @@ from faultlens.events import (
     RemediationResult,
     Scope,
 )
-from tests.simulation.workshop import CLUSTER, RESTARTS, Clock, Machine
+from tests.simulation.workshop import CLUSTER, RESTARTS, TRUE_CLOCK, Clock, Machine
 
 if TYPE_CHECKING:
     from tests.simulation.repairing import Story
@@ -214,7 +214,9 @@ def _stray_results(story: Story) -> None:
     node, ended = story.dice.choice(story.machines).name, [c for c, ends in story.counted.endings.items() if ends]
     for command_id in ("nobody-gave-it", *story.dice.sample(ended, min(3, len(ended)))):
         state = story.dice.choice(("started", "refused", "failed", "expired"))
-        story.say(RemediationResult(command_id, CLUSTER, state, "sim", moment_of(story.now_ms), node), "actuator/sim")
+        at = moment_of(story.now_ms)
+        result = RemediationResult(command_id, CLUSTER, state, "sim", at, node)  # type: ignore[arg-type]
+        story.say(result, "actuator/sim")
 
 
 # --- clocks ------------------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def _clock_jumps(story: Story) -> None:
     """Let the clock of a node or of the actuator jump for some hours; not each says by `senttime` what it shows."""
     who = story.dice.choice(("actuator/sim", *(machine.agent for machine in story.dice.sample(story.machines, 3))))
     story.clocks[who] = Clock(story.dice.choice(_JUMPS_MS), tells=story.dice.random() < 0.7)
-    story.after(story.dice.randrange(10 * MINUTE_MS, 5 * HOUR_MS), lambda: story.clocks.pop(who, None))
+    story.after(story.dice.randrange(10 * MINUTE_MS, 5 * HOUR_MS), partial(story.clocks.pop, who, TRUE_CLOCK))
 
 
 def _broker_jumps(story: Story) -> None:

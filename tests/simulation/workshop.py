@@ -64,6 +64,9 @@ class Clock(NamedTuple):
     tells: bool = True
 
 
+TRUE_CLOCK = Clock(0)
+
+
 def checks_of(seen: dict[int, Fault]) -> tuple[Check, ...]:
     """Return what an agent reports of each of its checks."""
     device = {fault.check: gpu for gpu, fault in seen.items()}
