@@ -26,6 +26,29 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, help="What remedi
 CatalogueOption = Annotated[
     list[Path] | None, typer.Option("--catalogue", metavar="DIR", help="A site's own fault catalogue; may be repeated.")
 ]
+FaultOption = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND:CODE",
+        help="xid:79, xid:149/link_down, check:ecc/fail, kernel:silent; with --cause verdict:RULE, finding:KIND.",
+    ),
+]
+CauseOption = Annotated[
+    str | None, typer.Option(metavar="CODE", help="Of a verdict (established) or finding: what it blames.")
+]
+SeverityOption = Annotated[
+    int | None, typer.Option(min=0, max=100, help="How bad, where that is not as the catalogue has it.")
+]
+AnnouncedOption = Annotated[
+    str | None, typer.Option(metavar="STEP", help="What the driver asked for near it (Xid 154): drain_and_reset.")
+]
+IncidentsOption = Annotated[
+    int,
+    typer.Option(min=0, help="How many of any kind the machine had that cost a job or a repair, in four weeks."),
+]
+WatchedOption = Annotated[
+    bool, typer.Option("--watched/--unwatched", help="The cluster's scheduler tells when nodes do not answer it.")
+]
 
 
 class Case(Question):
@@ -49,38 +72,21 @@ class Cases(BaseModel):
 @app.command()
 def explain(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    fault: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND:CODE",
-            help="xid:79, xid:149/link_down, check:ecc/fail, kernel:silent; with --cause verdict:RULE, finding:KIND.",
-        ),
-    ],
+    fault: FaultOption,
     family: Annotated[str | None, typer.Option(help="GPU family, such as H100.")] = None,
     driver: Annotated[str | None, typer.Option(help="Driver version or branch.")] = None,
     component: Annotated[str, typer.Option(help="Of a check that the catalogue does not know by name.")] = "gpu",
-    cause: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Of a verdict (established) or finding: what it blames.")
-    ] = None,
-    severity: Annotated[
-        int | None, typer.Option(min=0, max=100, help="How bad, where that is not as the catalogue has it.")
-    ] = None,
-    announced: Annotated[
-        str | None, typer.Option(metavar="STEP", help="What the driver asked for near it (Xid 154): drain_and_reset.")
-    ] = None,
+    cause: CauseOption = None,
+    severity: SeverityOption = None,
+    announced: AnnouncedOption = None,
     common: Annotated[bool, typer.Option("--common", help="Many nodes that share something have it at once.")] = False,
     pool: Annotated[str | None, typer.Option(help="The node's pool.")] = None,
     returns: Annotated[int, typer.Option(min=0, help="How often it was repaired here before, in four weeks.")] = 0,
-    incidents: Annotated[
-        int,
-        typer.Option(min=0, help="How many of any kind the machine had that cost a job or a repair, in four weeks."),
-    ] = 0,
+    incidents: IncidentsOption = 0,
     times: Annotated[int, typer.Option(min=1, help="How often it came here within a day, with this one.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="How many jobs it has cost, by established verdicts.")] = 0,
     job_gpus: Annotated[int, typer.Option(min=0, help="How many GPUs work there.")] = 0,
-    watched: Annotated[
-        bool, typer.Option("--watched/--unwatched", help="The cluster's scheduler tells when nodes do not answer it.")
-    ] = False,
+    watched: WatchedOption = False,
     policy: PolicyOption = None,
     catalogue: CatalogueOption = None,
     as_json: JsonOption = False,
