@@ -331,9 +331,14 @@ def gone(desk: Desk, incident: IncidentCard) -> None:
 
 
 def _held_for_us(desk: Desk, word: Intervened) -> None:
-    """A command of ours that is over was carried out, though nobody says so: the node is ours to bring back."""
+    """A command of ours that is over was carried out, though nobody says so: the node is ours to bring back.
+
+    What was commanded by nobody here is held by somebody else.
+    """
     card = desk.node(word.node)
     awaited = desk.issued(card.command)
+    if desk.issued(word.command_id) is None:
+        return
     if awaited is not None and (awaited.id == word.command_id or awaited.action == "return_to_service"):
         return  # its end will say
     is_old = word.at_ms <= card.covered_to_ms and desk.now_ms - card.covered_to_ms < _TOLD_LATE_MS

@@ -137,6 +137,11 @@ def test_a_node_that_was_only_to_come_back_and_fails_its_test_is_told_to_a_perso
     assert scene.done("n1")[before : before + 6] == steps
 
 
+def test_a_node_that_is_held_for_a_command_that_nobody_here_gave_is_left_to_whoever_did() -> None:
+    acted = NodeActed("n1", "c1", "cordon", "faultlens", planned=False, command_id="of-another-cluster")
+    assert Repairs(2).at(5, acted, "bridge/kubernetes").run(60).commands == []
+
+
 @pytest.mark.parametrize(("carried_out", "told", "returns"), [(40, 40.5, 1), (40, 90, 1), (24, 31, 0), (24, 90, 1)])
 def test_a_node_that_a_lost_command_took_after_its_incidents_end_is_brought_back(
     carried_out: float, told: float, returns: int
