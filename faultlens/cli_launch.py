@@ -12,13 +12,14 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import typer
 
 from faultlens.cli_options import Brokers, Out
-from faultlens.cli_outlet import outlet
+from faultlens.cli_outlet import CLOSE_S, outlet
 from faultlens.clock import wall_ms
 from faultlens.codec import Event
 from faultlens.events import JobAttributed
@@ -138,9 +139,16 @@ def _patterns(steps: str | None, saves: str | None, *, is_file: bool) -> dict[st
     return {name: pattern_of(text, option) for name, (text, option) in asked.items() if text is not None}
 
 
-def _run(who: Identity, command: Sequence[str], options: Options, sink: Sink, judge: Judge) -> Ending:
+class _Outlet(Sink, Protocol):
+    """Where events go, and when all of them have come there."""
+
+    def settle(self, timeout_s: float) -> bool: ...
+
+
+def _run(who: Identity, command: Sequence[str], options: Options, sink: _Outlet, judge: Judge) -> Ending:
     """Run the command; under a scheduler that can be asked it is the one to run it again."""
-    outside: dict[str, Any] = {"sink": sink, "judge": judge, "queue": queue_of(os.environ)}
+    queue = queue_of(os.environ, partial(sink.settle, CLOSE_S))
+    outside: dict[str, Any] = {"sink": sink, "judge": judge, "queue": queue}
     try:
         return Launcher(who, command, os.environ, options=options, now_ms=wall_ms, say=_say, **outside).run()
     except OSError as error:
@@ -171,7 +179,9 @@ def _end_as(exit_code: int | None, number: int | None) -> None:
 
 
 @contextmanager
-def _surroundings(who: Identity, out: Path | None, brokers: str | None, wait_s: float) -> Iterator[tuple[Sink, Judge]]:
+def _surroundings(
+    who: Identity, out: Path | None, brokers: str | None, wait_s: float
+) -> Iterator[tuple[_Outlet, Judge]]:
     """Yield where events go and who judges: Kafka where brokers are named, else a file or nowhere, and this process."""
     alone = LocalJudge()
     if out is None and not (brokers or load_settings().brokers):
@@ -214,7 +224,9 @@ def _left_beside(spool: Path) -> list[Path]:
         return []
 
 
-def _judged_by_all(events: Sink, brokers: str | None, wait_s: float, alone: Judge) -> Iterator[tuple[Sink, Judge]]:
+def _judged_by_all(
+    events: _Outlet, brokers: str | None, wait_s: float, alone: Judge
+) -> Iterator[tuple[_Outlet, Judge]]:
     from producers.launcher.verdicts import KafkaVerdicts  # noqa: PLC0415 - needs the Kafka client
 
     verdicts = KafkaVerdicts(load_connection(brokers), wait_s=wait_s, since_ms=wall_ms())
@@ -242,3 +254,6 @@ class _FirstOf:
 class _Nowhere:
     def put(self, event: Event) -> None:
         return
+
+    def settle(self, timeout_s: float) -> bool:  # noqa: ARG002 - an outlet
+        return True

@@ -28,6 +28,7 @@ class Outlet(Protocol):
     """Takes events from any thread, and says what is wrong with their delivery."""
 
     def put(self, event: Event) -> None: ...
+    def settle(self, timeout_s: float) -> bool: ...
     def trouble(self) -> str | None: ...
 
 
@@ -43,6 +44,10 @@ class Lines:
         with self._lock:
             self._file.write(encode(event) + b"\n")
             self._file.flush()
+
+    def settle(self, timeout_s: float) -> bool:  # noqa: ARG002 - an outlet
+        """Return that all is written: it is when it is put."""
+        return True
 
     def trouble(self) -> str | None:
         """Return nothing: what cannot be written raises."""

@@ -100,6 +100,11 @@ class Outbox:
         ]
         return "; ".join(part for part in told if part) or None
 
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until all that was put has arrived, for no longer than that; return whether it has."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._memory and not len(self.spool), timeout_s)
+
     def close(self, timeout_s: float) -> bool:
         """Deliver what waits, for no longer than that; return whether nothing is left. The rest stays in the spool."""
         with self._changed:
@@ -135,6 +140,7 @@ class Outbox:
                     continue  # what came since the spool was found empty is not left behind
                 if self._closing:
                     return
+                self._changed.notify_all()
                 self._changed.wait()
 
     def _hand_over(self) -> tuple[int, bool]:

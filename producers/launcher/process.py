@@ -67,14 +67,14 @@ class Run:
         with tempfile.TemporaryDirectory(prefix="faultlens-") as directory, self._forwarding():
             error_file = Path(directory) / "error.json"
             environment = {"TORCHELASTIC_ERROR_FILE": str(error_file)} | self._environment
-            read_end, write_end = os.pipe()
+            environment["FAULTLENS_PROGRESS"], read_end, write_end = channel(Path(directory) / "progress")
             try:
-                environment["FAULTLENS_PROGRESS"] = f"fd:{write_end}"
                 self._process = subprocess.Popen(  # noqa: S603 - the command is what the user asked to run
                     self._command,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     env=environment,
+                    # Whether or not it writes there: when nobody holds it any more, nobody will.
                     pass_fds=(write_end,),
                 )
             except BaseException:
@@ -160,6 +160,21 @@ class Run:
             at_ms=self._now_ms(),
             asked_to_end=self._asked_to_end,
         )
+
+
+def channel(path: Path) -> tuple[str, int, int]:
+    """Make the pipe for the training's lines; return how `faultlens.progress` finds it, and both of its ends.
+
+    It has a name, since torchrun and others hand no descriptor on to their workers. Where the folder takes none, only
+    who inherits the descriptor writes.
+    """
+    try:
+        os.mkfifo(path, 0o600)
+    except OSError:
+        read_end, write_end = os.pipe()
+        return f"fd:{write_end}", read_end, write_end
+    read_end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    return str(path), read_end, os.open(path, os.O_WRONLY)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -207,6 +207,18 @@ def test_while_the_disk_is_full_the_newest_events_wait_in_memory(path: Path, bro
     assert outbox.unkept == 3
 
 
+def test_who_waits_for_what_it_put_is_told_when_all_of_it_has_arrived(path: Path) -> None:
+    broker = MemoryBroker()
+    broker.away = True
+    outbox = Outbox(Spool(path), broker)
+    outbox.put(fault(1))
+    assert not outbox.settle(0.05)
+    broker.away = False
+    assert outbox.settle(10)
+    assert delivered(broker) == ["fault-1"]
+    assert outbox.close(10)
+
+
 def test_nothing_that_was_put_before_the_end_is_left_behind_by_it(tmp_path: Path) -> None:
     for number in range(200):
         broker = MemoryBroker()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -31,11 +32,12 @@ from faultlens.events import (
     Slot,
 )
 from faultlens.local_judge import LocalJudge
+from faultlens.progress import Progress
 from producers.launcher import telling
 from producers.launcher.capture import HEAD_BYTES, LOG_TAIL_BYTES, TAIL_BYTES, Capture
 from producers.launcher.identity import Identity, excluding, identity_of
 from producers.launcher.launching import Launcher, Options
-from producers.launcher.process import Run
+from producers.launcher.process import Run, channel
 from producers.launcher.redaction import REPLACED, load_redaction, redacted
 from producers.launcher.retrying import Here, decide
 from producers.launcher.telling import Ending
@@ -243,6 +245,25 @@ def test_progress_of_the_training_comes_through_its_own_pipe() -> None:
     assert [json.loads(line)["data"]["step"] for line in lines] == [41, 42]
 
 
+def test_progress_comes_from_workers_to_whom_no_descriptor_was_handed_on() -> None:
+    lines: list[bytes] = []
+    worker = "from faultlens.progress import Progress\nwith Progress.from_environment() as p:\n  p.step(7)"
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {worker!r}], close_fds=True, check=True)"
+    environment = {**os.environ, "FAULTLENS_JOB_ID": "j"}
+    ending = Run([sys.executable, "-c", code], environment, now_ms=wall_ms, told=lines.append).run()
+    assert ending.log_tail is None
+    assert [json.loads(line)["data"]["step"] for line in lines] == [7]
+
+
+def test_where_no_named_pipe_can_be_made_the_command_itself_is_handed_one(tmp_path: Path) -> None:
+    target, read_end, write_end = channel(tmp_path / "nowhere" / "progress")
+    with os.fdopen(read_end, "rb") as reading, Progress("j", 1, to=target) as progress:
+        progress.step(3)
+        progress.close()
+        os.close(write_end)
+        assert json.loads(reading.read())["data"]["step"] == 3
+
+
 # --- attempt after attempt -----------------------------------------------------------------------------------------
 
 
@@ -309,8 +330,8 @@ def test_it_is_run_again_until_it_succeeds_and_each_attempt_has_its_number() -> 
 
 def test_what_the_training_tells_is_passed_on_and_nonsense_is_counted() -> None:
     code = (
-        "import os\nfrom faultlens.progress import Progress\nfd = int(os.environ['FAULTLENS_PROGRESS'][3:])\n"
-        "os.write(fd, b'nonsense\\n')\nwith Progress.from_environment() as p: p.step(7)"
+        "import os\nfrom faultlens.progress import Progress\npipe = open(os.environ['FAULTLENS_PROGRESS'], 'wb')\n"
+        "pipe.write(b'nonsense\\n'); pipe.close()\nwith Progress.from_environment() as p: p.step(7)"
     )
     heard = Heard()
     launched(heard, code)

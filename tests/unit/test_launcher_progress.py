@@ -276,7 +276,7 @@ def test_what_cannot_be_a_path_does_not_keep_the_next_attempt_from_starting(path
         "if 'FAULTLENS_CHECKPOINT_STEP' in os.environ: exit('FAULTLENS_CHECKPOINT_PATH' in os.environ)\n"
         "import json\nline = json.loads(encode(event_of(JobCheckpoint('j', 1, 5, 1.0, ok=True), source='s', id_='i', "
         f"time_ms=1)))\nline['checkpointpath'] = {path}\n"
-        "with open(int(os.environ['FAULTLENS_PROGRESS'][3:]), 'w') as pipe: print(json.dumps(line), file=pipe)\nexit(1)"
+        "with open(os.environ['FAULTLENS_PROGRESS'], 'w') as pipe: print(json.dumps(line), file=pipe)\nexit(1)"
     )
     heard = run_with(code, retries=1)
     ends = [event.data.outcome for event in heard.events if isinstance(event.data, JobEnded)]

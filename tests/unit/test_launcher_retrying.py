@@ -84,6 +84,31 @@ def test_where_a_scheduler_has_the_job_it_is_put_back_and_not_run_here(slurm: di
     assert asked.splitlines()[1:] == ["requeuehold 77", "update JobId=77 ExcNodeList=n1,n2", "release 77"]
 
 
+# Slurm ends all that runs in the job from the first word on: the launcher, and the program that asks for more.
+ENDS_THE_JOB = """#!/bin/sh
+echo "$@" >> "$(dirname "$0")/asked"
+case $1 in requeue*) kill -TERM "$PPID" $$ && sleep 0.1 ;; esac
+"""
+
+
+def test_a_job_that_is_put_back_is_ended_at_once_and_is_released_all_the_same(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "scontrol").write_text(ENDS_THE_JOB, "utf-8")
+    queued(slurm, verdict("hardware", "retry_elsewhere", ("n1",)), 0, tmp_path)
+    asked = (tmp_path / "asked").read_text("utf-8").splitlines()
+    assert asked == ["requeuehold 77", "update JobId=77 ExcNodeList=n1", "release 77"]
+
+
+def test_before_a_job_is_put_back_all_that_was_told_is_delivered(slurm: dict[str, str], tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    asked_before: list[bool] = []
+    queue = queue_of(os.environ | slurm, lambda: asked_before.append(asked.exists()))
+    assert queue is not None
+    queue.again(())
+    assert (asked_before, asked.read_text("utf-8")) == ([False], "requeue 77\n")
+
+
 def test_without_a_scheduler_or_its_program_nothing_is_put_back(tmp_path: Path) -> None:
     assert queue_of({"PATH": str(tmp_path), "SLURM_JOB_ID": "77"}) is None
     assert queue_of({"PATH": os.environ["PATH"]}) is None
