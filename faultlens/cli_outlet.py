@@ -45,7 +45,7 @@ class Lines:
             self._file.write(encode(event) + b"\n")
             self._file.flush()
 
-    def settle(self, timeout_s: float) -> bool:  # noqa: ARG002 - an outlet
+    def settle(self, timeout_s: float) -> bool:
         """Return that all is written: it is when it is put."""
         return True
 
