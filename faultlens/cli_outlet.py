@@ -20,6 +20,8 @@ from producers.delivery.outbox import Broker
 
 STANDARD_OUTPUT: Final = Path("-")
 CLOSE_S: Final = 10.0
+# A service that is stopped while the brokers say nothing leaves what waits on disk to its next start.
+QUIET_S: Final = 2.0
 # What others left had as long as this run took, and does not hold up its end.
 OTHERS_CLOSE_S: Final = 0.05
 
@@ -114,7 +116,7 @@ def _delivered(
     try:
         yield outbox
     finally:
-        if not outbox.close(CLOSE_S):
+        if not outbox.close(CLOSE_S, quiet_s=QUIET_S if lasting and not must_arrive else None):
             waiting = len(outbox.spool)
             structlog.get_logger("faultlens").warning("events wait on disk", events=waiting, spool=str(spool))
         elif not lasting:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from faultlens.clock import wall_ms
+from faultlens.clock import monotonic_s, wall_ms
 from faultlens.codec import Decoder, Event, encode
 from faultlens.errors import InvalidEventError, WorldError
 from faultlens.topics import TYPES
@@ -105,12 +105,20 @@ class Outbox:
         with self._changed:
             return self._changed.wait_for(lambda: not self._memory and not len(self.spool), timeout_s)
 
-    def close(self, timeout_s: float) -> bool:
-        """Deliver what waits, for no longer than that; return whether nothing is left. The rest stays in the spool."""
+    def close(self, timeout_s: float, *, quiet_s: float | None = None) -> bool:
+        """Deliver what waits, for no longer than that; return whether nothing is left. The rest stays in the spool.
+
+        `quiet_s`: when nothing arrived for so long, and all that waits is on the disk, that is enough.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join(timeout_s)
+        ends_s, quiet_s = monotonic_s() + timeout_s, timeout_s if quiet_s is None else quiet_s
+        while self._thread.is_alive() and (left_s := ends_s - monotonic_s()) > 0:
+            before = self.delivered
+            self._thread.join(min(quiet_s, left_s))
+            if self.delivered == before and not self._memory:
+                break
         left = len(self.spool) + len(self._memory)
         if not self._thread.is_alive():
             self.spool.close()

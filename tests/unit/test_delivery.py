@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Event as Flag
+from time import monotonic
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from faultlens.codec import Decoder, Event, event_of
 from faultlens.errors import WorldError
 from faultlens.events import Device, NodeFault, NodeHealth
 from producers.delivery.memory import MemoryBroker
-from producers.delivery.outbox import MAX_VALUE_BYTES, MEMORY_EVENTS, Outbox
+from producers.delivery.outbox import BATCH, MAX_VALUE_BYTES, MEMORY_EVENTS, Outbox, Parcel
 from producers.delivery.spool import Spool
 
 NOW_MS = 1_800_000_000_000
@@ -217,6 +219,56 @@ def test_who_waits_for_what_it_put_is_told_when_all_of_it_has_arrived(path: Path
     assert outbox.settle(10)
     assert delivered(broker) == ["fault-1"]
     assert outbox.close(10)
+
+
+class SilentBroker(MemoryBroker):
+    """A broker that a hand-over waits for until it is let go; before it there are some that arrive."""
+
+    def __init__(self, *, good: int = 0) -> None:
+        super().__init__()
+        self.let_go = Flag()
+        self._good = good
+
+    def publish(self, records: Sequence[Parcel]) -> int:
+        if self._good:
+            self._good -= 1
+            Flag().wait(0.2)
+            return super().publish(records)
+        self.let_go.wait(60)
+        return 0
+
+
+def test_the_end_does_not_wait_for_brokers_that_say_nothing_where_all_is_on_the_disk(path: Path) -> None:
+    broker = SilentBroker()
+    outbox = Outbox(Spool(path), broker)
+    outbox.put(fault(1))
+    began = monotonic()
+    assert not outbox.close(30, quiet_s=0.3)
+    assert monotonic() - began < 15
+    broker.let_go.set()
+    assert ids(Spool(path)) == ["fault-1"]
+
+
+def test_the_end_waits_as_long_as_something_arrives(path: Path) -> None:
+    spool = Spool(path)
+    for number in range(4 * BATCH):
+        spool.add(fault(number))
+    broker = SilentBroker(good=4)
+    assert Outbox(spool, broker).close(30, quiet_s=0.6)
+    assert len(broker.records) == 4 * BATCH
+
+
+def test_the_end_waits_its_whole_time_for_what_is_only_in_memory(path: Path) -> None:
+    spool, broker = FullDisk(path), SilentBroker()
+    outbox = Outbox(spool, broker)
+    spool.full = False
+    outbox.put(fault(1))
+    spool.full = True
+    outbox.put(fault(2))
+    began = monotonic()
+    assert not outbox.close(1.0, quiet_s=0.1)
+    assert monotonic() - began >= 1.0
+    broker.let_go.set()
 
 
 def test_nothing_that_was_put_before_the_end_is_left_behind_by_it(tmp_path: Path) -> None:
