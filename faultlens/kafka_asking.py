@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
@@ -25,7 +27,7 @@ class Asking:
     def topics(self) -> dict[str, TopicMetadata]:
         """Return the topics that there are for this client, by name."""
         try:
-            known: dict[str, TopicMetadata] = self._client.list_topics(timeout=ASK_SECONDS).topics
+            known: dict[str, TopicMetadata] = _waited_for(lambda: self._client.list_topics(timeout=ASK_SECONDS)).topics
         except KafkaException as error:
             raise self.unanswered(error) from None
         return known
@@ -44,3 +46,18 @@ class Asking:
         self._client.poll(0)  # only now is said why
         why = self._complaints.behind(error.args[0])
         return WorldError(f"the brokers at {self._brokers} do not answer: {why}")
+
+
+def _waited_for(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, or raise what it raises. A signal ends the wait, which it would not within the call:
+    that is the client library's."""
+    answer: Future[Any] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:  # noqa: BLE001 - raised again for who waits
+            answer.set_exception(error)
+
+    Thread(target=ask, name="asking", daemon=True).start()
+    return answer.result()

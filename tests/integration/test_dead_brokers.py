@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
@@ -56,3 +58,22 @@ def started(words: str, brokers: str, home: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "faultlens.cli", *words.split(), "--brokers", brokers]
     surroundings = os.environ | {"XDG_DATA_HOME": str(home / "data")}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings)
+
+
+def test_who_is_told_to_end_while_brokers_are_asked_ends_at_once(silent: str, tmp_path: Path) -> None:
+    waiting = started(f"produce {EVENTS}", silent, tmp_path)
+    sleeper = threading.Event()
+    while not connected(silent):
+        assert waiting.poll() is None
+        sleeper.wait(0.1)
+    told = monotonic()
+    waiting.terminate()
+    _, complained = waiting.communicate(timeout=BOUND_S)
+    assert (waiting.returncode, monotonic() - told < 5) == (128 + signal.SIGTERM, True), complained
+
+
+def connected(where: str) -> bool:
+    """Return whether somebody has connected to this port."""
+    port = f":{int(where.rpartition(':')[2]):04X}"
+    lines = Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]
+    return any(line.split()[2].endswith(port) for line in lines)
