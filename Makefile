@@ -11,6 +11,7 @@ FIRST ?= 1
 LAB_KUBERNETES ?= ../shared/tools/kubernetes
 LAB_SLURM ?= ../shared/tools/slurm
 DRILL_STATE ?= /tmp/faultlens-drill
+TORCHRUN ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +20,7 @@ INSTALLED := $(VENV)/installed
 QUIETLY = said=$$($(1) 2>&1) || { printf '%s\n' "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-kubernetes-remediation drill-slurm-jobs drill-slurm-requeues drill-slurm-remediation record-ray record-controllers bench clean
+.PHONY: help install demo test lint types format docs simulate soak adversary drill-kubernetes drill-kubernetes-remediation drill-slurm-jobs drill-slurm-requeues drill-slurm-remediation record-ray record-controllers record-torchrun bench clean
 
 help: ## What there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -85,6 +86,10 @@ record-ray: $(INSTALLED) ## What a real KubeRay operator makes of RayJobs on a r
 
 record-controllers: $(INSTALLED) ## What JobSet's, LeaderWorkerSet's and Trainer's controllers make of jobs (LAB_KUBERNETES), for tests
 	@nice $(BIN)/python -m tests.drills.controllers $(LAB_KUBERNETES) $(DRILL_STATE)/controllers
+
+record-torchrun: $(INSTALLED) ## Jobs that a real torchrun (TORCHRUN, of an environment with PyTorch) runs and restarts, judged: 5 minutes
+	@test -n "$(TORCHRUN)" || { echo 'Say where it is: make record-torchrun TORCHRUN=/path/to/torchrun'; exit 2; }
+	@nice $(BIN)/python -m tests.drills.torchrun $(TORCHRUN) $(DRILL_STATE)/torchrun
 
 adversary: $(INSTALLED) ## Remediation against a fleet, people and actuators that err: DAYS seeds from the FIRST on, NODES; goes on where it stopped
 	@$(BIN)/python -m tests.simulation.campaign --days $(DAYS) --first $(FIRST) --nodes $(NODES) --out out/adversary.jsonl
