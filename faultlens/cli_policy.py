@@ -14,7 +14,7 @@ from faultlens.cli_options import JsonOption, PolicyOption
 from faultlens.errors import UsageError
 from faultlens.local_policy import decided_by
 from faultlens.local_policy_asked import Question, asked
-from faultlens.objectives import iso_duration
+from faultlens.objectives import plain_duration
 from faultlens.yaml_lines import load_model
 from slo.wording import printable
 from streams.remediation import Policy, Route, Rung
@@ -203,15 +203,15 @@ def _detail(policy: Policy, rung: Rung, tolerance_ms: int | None) -> str:
     if rung.approval:
         said.append("when a person approves it")
     if rung.attempts > 1:
-        said.append(f"up to {rung.attempts} times, {iso_duration(max(rung.cooldown_ms, 1000))} apart")
-    said.append(f"to start within {iso_duration(timing.start_ms)} and end within {iso_duration(timing.finish_ms)}")
+        said.append(f"up to {rung.attempts} times, {plain_duration(max(rung.cooldown_ms, 1000))} apart")
+    said.append(f"to start within {plain_duration(timing.start_ms)} and end within {plain_duration(timing.finish_ms)}")
     return f"{rung.action}: {', '.join(said)}"
 
 
 def _lasting(tolerance_ms: int | None) -> str:
     if tolerance_ms is None:
         return "when it persists"
-    return "at once" if tolerance_ms == 0 else f"when it has lasted {iso_duration(tolerance_ms)}"
+    return "at once" if tolerance_ms == 0 else f"when it has lasted {plain_duration(tolerance_ms)}"
 
 
 def _text(answer: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Objectives as data: what the fleet promises, over which period, and how fast its budget may burn."""
 
-from faultlens.objectives.durations import iso_duration, parse_duration_ms
+from faultlens.objectives.durations import iso_duration, parse_duration_ms, plain_duration
 from faultlens.objectives.loader import load_objectives
 from faultlens.objectives.model import Exclusion, NeverFires, Objective, Objectives, Scope, Tier, Unit
 from faultlens.objectives.windows import Window
@@ -17,4 +17,5 @@ __all__ = [
     "iso_duration",
     "load_objectives",
     "parse_duration_ms",
+    "plain_duration",
 ]

@@ -31,6 +31,12 @@ def parse_duration_ms(text: str) -> int:
     return total
 
 
+def plain_duration(duration_ms: int) -> str:
+    """Return a duration of whole seconds as people write it: `5m`, `1h`, `1d`; in the largest unit that is exact."""
+    unit = next((unit for unit in "dhm" if duration_ms and duration_ms % _UNIT_MS[unit] == 0), "s")
+    return f"{duration_ms // _UNIT_MS[unit]}{unit}"
+
+
 def iso_duration(duration_ms: int) -> str:
     """Return a duration of whole seconds as ISO 8601 writes it: `P28D`, `PT1H`, `PT5M`; `P1DT12H` where mixed."""
     days, rest = divmod(duration_ms // SECOND_MS, 86_400)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from faultlens.budget import Slice
 from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, iso, parse_moment
 from faultlens.errors import ConfigurationError
-from faultlens.objectives import Objective, Window, iso_duration, load_objectives, parse_duration_ms
+from faultlens.objectives import Objective, Window, iso_duration, load_objectives, parse_duration_ms, plain_duration
 
 JOB_SUCCESS = """\
 apiVersion: openslo/v1
@@ -286,3 +286,5 @@ def test_what_is_no_duration_is_refused_with_what_to_write(text: str) -> None:
 @given(st.integers(min_value=1, max_value=400 * 86_400).map(lambda seconds: seconds * 1000))
 def test_a_written_duration_reads_back_as_itself(duration_ms: int) -> None:
     assert parse_duration_ms(iso_duration(duration_ms)) == duration_ms
+    plain = plain_duration(duration_ms)
+    assert len(plain) > 7 or parse_duration_ms(plain) == duration_ms
