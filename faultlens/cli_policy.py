@@ -125,8 +125,9 @@ def show(*, policy: PolicyOption = None, as_json: JsonOption = False) -> None:
         typer.echo(json.dumps({"version": decided.version, "routes": rows}, indent=2))
         return
     typer.echo(f"policy {printable(decided.version)}")
+    width = max(len(row["route"]) for row in rows)
     for row in rows:
-        typer.echo(f"  {row['route']:<20} {row['mode']:<7} {' > '.join(row['steps']) or 'nothing is done'}")
+        typer.echo(f"  {row['route']:<{width}} {row['mode']:<7} {' > '.join(row['steps']) or 'nothing is done'}")
 
 
 @app.command("test")
