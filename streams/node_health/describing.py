@@ -97,14 +97,21 @@ def introduced(record: NodeRecord, event: Event, cluster: str, pool: str | None,
     return replace(record, introduced=True, cluster=cluster, pool=pool, domains=domains)
 
 
+def _over(before: Acts | None, done: Acts) -> Acts:
+    """Return whose hold on the node counts: what is done for us on top of somebody else's does not make it ours."""
+    if before is None or before.command_id is not None or done.command_id is None:
+        return done
+    return before
+
+
 def acted(record: NodeRecord, action: str, done: Acts) -> NodeRecord:
     """Return the record after somebody's action."""
     if action == "cordon":
-        return replace(record, cordon=done)
+        return replace(record, cordon=_over(record.cordon, done))
     if action == "uncordon":
         return replace(record, cordon=None, drain=None)
     if action == "drain":
-        return replace(record, drain=done)
+        return replace(record, drain=_over(record.drain, done))
     if action in ("reboot", "replace"):
         return replace(record, down=done)
     if action == "remove":

@@ -162,17 +162,13 @@ def _processors_restart(story: Story) -> None:
 def _person_cordons(story: Story) -> None:
     machine = story.dice.choice(story.machines)
     machine.cordoned = True
-    acted = NodeActed(machine.name, CLUSTER, "cordon", "ann", planned=False)
-    story.counted.acted(acted)
-    story.say(acted, "bridge/slurm")
+    story.say(NodeActed(machine.name, CLUSTER, "cordon", "ann", planned=False), "bridge/slurm")
     story.after(story.dice.randrange(10 * MINUTE_MS, 6 * HOUR_MS), partial(_person_uncordons, story, machine))
 
 
 def _person_uncordons(story: Story, machine: Machine) -> None:
     machine.cordoned = machine.blocked = False
-    acted = NodeActed(machine.name, CLUSTER, "uncordon", "ann", planned=False)
-    story.counted.acted(acted)
-    story.say(acted, "bridge/slurm")
+    story.say(NodeActed(machine.name, CLUSTER, "uncordon", "ann", planned=False), "bridge/slurm")
 
 
 def _pause(story: Story) -> None:

@@ -134,7 +134,7 @@ class Story:
             self.lane.advance(at_ms)
             self._commit()
 
-    def _commit(self) -> None:
+    def _commit(self, *, grows: bool = True) -> None:
         """Write the batch, or let it grow by a step. It is heard in its order.
 
         At any of its steps the lane may crash: all of the batch is lost, as is what one does who was thought dead and
@@ -144,7 +144,7 @@ class Story:
             if self.dice.random() < 0.02:
                 self.lane.crash()
                 self.crashes += 1
-            if self.dice.random() < 0.2:
+            if grows and self.dice.random() < 0.2:
                 return
         self._on_their_way.extend(self.lane.commit())
         if self._delivers:
@@ -164,6 +164,11 @@ class Story:
         if clock.off_ms and clock.tells:
             event = replaced(event, sent_ms=self.now_ms + clock.off_ms)
         event = self._carried(event)
+        if isinstance(data, RemediationResult | NodeActed):
+            # What was decided before this was heard is counted before.
+            self._commit(grows=False)
+        if isinstance(data, NodeActed):
+            self.counted.acted(data)
         for _ in range(1 + twice):
             if isinstance(data, RemediationResult):
                 self.counted.heard(data)
@@ -245,13 +250,7 @@ class Story:
             machine.name, CLUSTER, action, "faultlens" if knows else "root", planned=False,
             command_id=command_id if knows else None,
         )  # fmt: skip
-        at_ms = self.now_ms
-
-        def tell() -> None:
-            self.counted.acted(data)
-            self.say(data, f"bridge/{self.bridge}", at_ms=at_ms)
-
-        self.after(self._bridge_lag_ms, tell)
+        self.after(self._bridge_lag_ms, partial(self.say, data, f"bridge/{self.bridge}", at_ms=self.now_ms))
 
     def new_name(self, prefix: str) -> str:
         """Return a name that nothing in the story has."""

@@ -155,6 +155,15 @@ def test_a_node_that_a_lost_command_took_after_its_incidents_end_is_brought_back
     assert scene.standing() == {}
 
 
+def test_a_node_that_a_person_cordoned_stays_theirs_though_a_command_of_ours_is_told_to_hold_it_too() -> None:
+    scene = Repairs(2).fault(5, "n1", "79", check="gpu_count").act(6, "n1", "cordon").run(6.1)
+    told = NodeActed("n1", "c1", "cordon", "faultlens", planned=False, command_id=scene.commands[0].command_id)
+    scene.at(6.2, told, "bridge/slurm").run(90)
+    assert "return_to_service" not in scene.done("n1")
+    scene.act(91, "n1", "uncordon").run(92)
+    assert scene.standing() == {}
+
+
 def test_a_held_node_is_never_acted_on_and_is_seen_to_when_it_is_released() -> None:
     scene = Repairs().control(1, "hold", nodes=("n3",)).fault(5, "n3", "79", check="gpu_count").run(200)
     assert scene.done("n3") == []
