@@ -16,8 +16,10 @@ from tests.kafka.fixtures import kafka, three_brokers
 __all__ = ["kafka", "three_brokers"]
 
 # What lies beside the repository on some machines only; all else (chDB, a browser) is installed by .ci/run.
-# And helm, of which no package index has a build.
-_MAY_BE_ABSENT: Final = re.compile(r"\bshared\b|\b(beside|not part of) the repository\b|\bhelm is not installed\b")
+# And helm, of which no package index has a build, and PyTorch, which takes gigabytes.
+_MAY_BE_ABSENT: Final = re.compile(
+    r"\bshared\b|\b(beside|not part of) the repository\b|\b(helm|PyTorch) is not installed\b"
+)
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 _CI: Final = os.environ.get("CI") == "true"
 

@@ -210,6 +210,10 @@ def test_a_gpu_that_gets_it_wrong_fails_and_the_others_do_not(torch: Any, test: 
     assert devices <= {1}
 
 
+def test_the_smallest_slice_of_a_gpu_has_room_left_to_read_back_what_was_written() -> None:
+    assert (1 - gpus.SHARE) * (4 << 30) >= gpus.CHUNK
+
+
 def test_without_pytorch_nothing_is_known_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingError, match="PyTorch is not installed"):

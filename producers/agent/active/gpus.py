@@ -12,7 +12,8 @@ from producers.agent.probe import MissingError
 PATTERNS: Final = (0x55, 0xAA, 0xFF)
 # Of the memory that is free, so that what else is there stays.
 SHARE: Final = 0.9
-CHUNK: Final = 1 << 30
+# To compare one takes as much again, of what is left: the smallest slice of a GPU (MIG) has 5 GB.
+CHUNK: Final = 1 << 28
 SIZE: Final = 4096
 ROUNDS: Final = 8
 
