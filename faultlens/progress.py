@@ -8,9 +8,9 @@
             with progress.saving(step):
                 save(model)
 
-Where the lines go is said by FAULTLENS_PROGRESS: a path (a file or a named pipe), or `fd:3` for a descriptor that the
-launcher opened. Without it nothing is told and nothing happens. Nothing here raises, and nothing waits for a disk or
-a reader: a thread writes, what it cannot take is dropped and counted (`dropped`), and the first trouble is logged.
+Where the lines go is said by FAULTLENS_PROGRESS: a path (a file, or the named pipe that the launcher makes), or `fd:3`
+for a descriptor. Without it nothing happens. Nothing here raises, and nothing waits for a disk or a reader: a thread
+writes, what it cannot take is dropped and counted (`dropped`), and the first trouble is logged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from queue import SimpleQueue
@@ -30,6 +30,8 @@ from types import MappingProxyType
 from typing import Any, Concatenate, Final, ParamSpec, Self
 
 VARIABLE: Final = "FAULTLENS_PROGRESS"
+# The same pipe as descriptor, device and inode: who inherited it may not see its name.
+INHERITED: Final = "FAULTLENS_PROGRESS_FD"
 # At most so many lines wait for the thread, each at most so long: a pipe takes that much from several writers
 # without mixing their lines (PIPE_BUF).
 MAX_WAITING: Final = 1_000
@@ -365,12 +367,21 @@ def _opened(to: Target | None) -> Callable[[bytes], object]:
     """Return what writes a line to the target; OSError or ValueError if there is none."""
     if callable(to):
         return to
-    if isinstance(to, int):
-        return _Descriptor(to).write
-    path = os.fspath(to or "")
-    if path.startswith("fd:"):
-        return _Descriptor(int(path.removeprefix("fd:"))).write
-    return _Descriptor(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)).write
+    path = f"fd:{to}" if isinstance(to, int) else os.fspath(to or "")
+    number = int(path.removeprefix("fd:")) if path.startswith("fd:") else _inherited(path, os.environ)
+    if number is None:
+        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    return _Descriptor(number).write
+
+
+def _inherited(path: str, environment: Mapping[str, str]) -> int | None:
+    """Return the descriptor that is the pipe of this name; None: it was not handed on, or is another file by now."""
+    number, _, pipe = environment.get(INHERITED, "").partition(":")
+    with suppress(OSError, ValueError):
+        found = os.fstat(int(number))
+        if path == environment.get(VARIABLE) and pipe == f"{found.st_dev}:{found.st_ino}":
+            return int(number)
+    return None
 
 
 class _Descriptor:

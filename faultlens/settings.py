@@ -17,6 +17,7 @@ PREFIX: Final = "FAULTLENS_"
 _FOR_TRAINING: Final = frozenset(
     {
         "FAULTLENS_PROGRESS",
+        "FAULTLENS_PROGRESS_FD",
         "FAULTLENS_JOB_ID",
         "FAULTLENS_ATTEMPT",
         "FAULTLENS_CHECKPOINT_STEP",

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from faultlens.clock import SECOND_MS
-from faultlens.progress import MAX_WORKERS_BYTES
+from faultlens.progress import INHERITED, MAX_WORKERS_BYTES, VARIABLE
 from producers.launcher.capture import LOG_TAIL_BYTES, Capture
 from producers.launcher.redaction import redacted
 from producers.launcher.telling import Ending
@@ -67,7 +67,9 @@ class Run:
         with tempfile.TemporaryDirectory(prefix="faultlens-") as directory, self._forwarding():
             error_file = Path(directory) / "error.json"
             environment = {"TORCHELASTIC_ERROR_FILE": str(error_file)} | self._environment
-            environment["FAULTLENS_PROGRESS"], read_end, write_end = channel(Path(directory) / "progress")
+            environment[VARIABLE], read_end, write_end = channel(Path(directory) / "progress")
+            pipe = os.fstat(write_end)
+            environment[INHERITED] = f"{write_end}:{pipe.st_dev}:{pipe.st_ino}"
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the command is what the user asked to run
                     self._command,

@@ -69,13 +69,13 @@ def job(name: str, **more: Any) -> dict[str, Any]:
         "headGroupSpec": {"rayStartParams": {}, "template": template("")},
         "workerGroupSpecs": [workers | {"template": template("8")}],
     }
-    once = {"backoffLimit": 0}
-    spec = {"entrypoint": "python train.py", "rayClusterSpec": cluster, "submitterConfig": once, **more}
+    thrice = {"backoffLimit": 2}
+    spec = {"entrypoint": "python train.py", "rayClusterSpec": cluster, "submitterConfig": thrice, **more}
     return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": name}, "spec": spec}
 
 
 def ended(api: Api, said: dict[str, Any], name: str, code: int, *, but: str = "") -> str:
-    """Let Ray's job end, and then what submitted it; return the name of the cluster that it ran on."""
+    """Let Ray's job end, and what submitted it for the first time; return the name of the cluster that it ran on."""
     path = f"{PATHS['RayJob']}/{name}"
 
     def on_another() -> str:
@@ -87,17 +87,28 @@ def ended(api: Api, said: dict[str, Any], name: str, code: int, *, but: str = ""
     at_ms = wall_ms()
     ends = {"status": "FAILED" if code else "SUCCEEDED", "message": f"exit code {code}", "end_time": at_ms}
     said.update({**ends, "start_time": at_ms - 20 * SECOND_MS})
-    for pod in api.pods():
-        owner = pod["metadata"]["ownerReferences"][0]
-        if owner["kind"] == "Job" and pod["status"]["phase"] == "Running":
-            api.annotate(f"{PATHS['Pod']}/{pod['metadata']['name']}", lab_exit=str(code))
+    _submitted(api, code)
     return cluster
+
+
+def _submitted(api: Api, code: int) -> None:
+    """Let what submits a job end; where it fails, Kubernetes tries it twice more."""
+    for pod in api.pods():
+        owner, told = pod["metadata"]["ownerReferences"][0], pod["metadata"].get("annotations", {})
+        if owner["kind"] == "Job" and pod["status"]["phase"] == "Running" and "lab/exit" not in told:
+            api.annotate(f"{PATHS['Pod']}/{pod['metadata']['name']}", lab_exit=str(code))
+
+
+def status_of(api: Api, name: str) -> dict[str, Any]:
+    """Return the status of a RayJob, while what submits it fails again and again."""
+    _submitted(api, 1)
+    status: dict[str, Any] = api.ask("GET", f"{PATHS['RayJob']}/{name}").get("status", {})
+    return status
 
 
 def over(api: Api, name: str, *states: str) -> None:
     """Wait until the operator has done with a job, in one of these states."""
-    path = f"{PATHS['RayJob']}/{name}"
-    until(f"{name} to be over", lambda: api.ask("GET", path).get("status", {}).get("jobDeploymentStatus") in states)
+    until(f"{name} to be over", lambda: status_of(api, name).get("jobDeploymentStatus") in states)
 
 
 def play(api: Api, said: dict[str, Any]) -> None:
@@ -110,9 +121,7 @@ def play(api: Api, said: dict[str, Any]) -> None:
     said.update(running)
     api.ask("POST", PATHS["RayJob"], job("again", backoffLimit=1))
     first = ended(api, said, "again", 1)
-    until(
-        "another cluster", lambda: api.ask("GET", f"{PATHS['RayJob']}/again")["status"].get("rayClusterName") != first
-    )
+    until("another cluster", lambda: status_of(api, "again").get("rayClusterName") != first)
     said.update(running)
     ended(api, said, "again", 1, but=first)
     over(api, "again", "Failed")

@@ -255,6 +255,24 @@ def test_progress_comes_from_workers_to_whom_no_descriptor_was_handed_on() -> No
     assert [json.loads(line)["data"]["step"] for line in lines] == [7]
 
 
+@pytest.mark.parametrize(
+    ("closes", "steps"), [("", [7]), ("os.close(number); os.open('/dev/null', os.O_WRONLY)\n", [])]
+)
+def test_where_its_name_is_not_to_be_seen_the_pipe_that_was_inherited_is_taken_and_no_other(
+    closes: str, steps: list[int]
+) -> None:
+    lines: list[bytes] = []
+    code = (
+        "import os\nfrom faultlens.progress import Progress\nos.environ['FAULTLENS_PROGRESS'] = '/not/here/progress'\n"
+        "number = int(os.environ['FAULTLENS_PROGRESS_FD'].partition(':')[0])\n"
+        f"{closes}with Progress.from_environment() as p:\n  p.step(7)"
+    )
+    environment = {**os.environ, "FAULTLENS_JOB_ID": "j"}
+    ending = Run([sys.executable, "-c", code], environment, now_ms=wall_ms, told=lines.append).run()
+    assert [json.loads(line)["data"]["step"] for line in lines] == steps
+    assert ("progress is not told" in (ending.log_tail or "")) == (not steps)
+
+
 def test_where_no_named_pipe_can_be_made_the_command_itself_is_handed_one(tmp_path: Path) -> None:
     target, read_end, write_end = channel(tmp_path / "nowhere" / "progress")
     with os.fdopen(read_end, "rb") as reading, Progress("j", 1, to=target) as progress:
