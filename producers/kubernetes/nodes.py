@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from faultlens.clock import SECOND_MS, iso, ms_of
 from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import Check, Data, FaultKind, NodeActed, NodeFault, NodeHealth
-from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, MANAGER
+from faultlens.kubernetes_marks import COMMAND, MANAGER
+from producers.kubernetes.keepers import Keeper, keeper_of, let_go_by, writers_of
 from producers.kubernetes.objects import Condition, Node, Notice, condition, held_by
 from producers.kubernetes.telling import SOURCE, Names
 from producers.kubernetes.words import FaultWord, accelerators_in, fault_of_reason, first_of, load_words
@@ -24,14 +25,15 @@ REPORT_AGAIN_S: Final = 5.0
 MESSAGE_CHARS: Final = 500
 # Written over all conditions of a node whose kubelet is not heard: that is told by itself.
 _NOT_HEARD: Final = "NodeStatus"
-_MADE_UNSCHEDULABLE: Final = CORDON_FIELD.encode()
 _WORD: Final = re.compile(r"[A-Za-z]+\d+[A-Za-z0-9]*")
 
 
 class Seen(Struct, frozen=True, kw_only=True):
     """A node as it was seen last. `ready_ms`: since when its kubelet is heard, or is not; `command`: our last one.
 
-    `reported_ms`: when it was reported last; `is_news`: what was reported then is not so any more.
+    `cordoned`: somebody keeps it from new work, `marked_by`: who does by a mark of its own; `writers`: when each client
+    wrote what it holds of the node. `reported_ms`: when it was reported last; `is_news`: what was reported then is not
+    so any more.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     ready_ms: int = 0
     boot_id: str | None = None
     cordoned: bool = False
+    marked_by: str | None = None
     conditions: dict[str, tuple[str, str]] = {}
     gpus: int = 0
     allocatable: int = 0
@@ -49,6 +52,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     reported_ms: int = 0
     is_news: bool = False
     command: str | None = None
+    writers: dict[str, int] = {}
 
     def is_due(self, now_ms: int) -> bool:
         """Return whether a report is due."""
@@ -59,14 +63,15 @@ class Seen(Struct, frozen=True, kw_only=True):
 def seen(node: Node, before: Seen | None) -> Seen:
     """Return what is kept of a node."""
     words, marks = load_words(), node.metadata.marks
-    ready = condition(node.status.conditions, "Ready")
+    ready, keeper = condition(node.status.conditions, "Ready"), keeper_of(node)
     product = first_of(marks, words.family_labels) or ""
     now = Seen(
         name=node.metadata.name,
         ready=ready.status if ready is not None else "Unknown",
         ready_ms=(ready.since_ms if ready is not None else None) or node.metadata.created_ms,
         boot_id=node.status.node_info.boot_id or None,
-        cordoned=node.spec.unschedulable,
+        cordoned=keeper is not None,
+        marked_by=keeper.name if keeper is not None and keeper.is_marked else None,
         conditions={
             c.type: (c.status, c.reason or "")
             for c in node.status.conditions or ()
@@ -79,11 +84,14 @@ def seen(node: Node, before: Seen | None) -> Seen:
         family=next(iter(_WORD.findall(product)), None),
         provider_id=node.spec.provider_id or None,
         command=_command(node),
+        writers=writers_of(node.metadata),
     )
     if before is None:
         return now
-    # Reported is neither since when it is ready nor by which command it is out.
-    same = replace(now, ready_ms=before.ready_ms, command=before.command, is_news=before.is_news)
+    # Reported is neither since when it is ready, nor by which command it is out, nor who writes to it.
+    same = replace(
+        now, ready_ms=before.ready_ms, command=before.command, writers=before.writers, is_news=before.is_news
+    )
     is_news = before.is_news or replace(same, reported_ms=before.reported_ms) != before
     return replace(now, reported_ms=before.reported_ms, is_news=is_news)
 
@@ -142,22 +150,31 @@ class NodeTeller:
             yield self.fault(word, said, one.since_ms or now_ms)
 
     def _cordon(self, node: Node, before: Seen | None, now_ms: int) -> Event:
-        by = held_by(node.metadata, _MADE_UNSCHEDULABLE)
-        command = self._seen.command if by is not None and by.manager == MANAGER else None
-        if not self._seen.cordoned and before is not None and self._seen.command != before.command:
-            # Nobody holds a field that is gone: what we take back is known by the command that we write beside it.
-            by, command = held_by(node.metadata, COMMAND.encode(), MANAGER), self._seen.command
-        at_ms = ms_of(by.time) if by is not None and by.time is not None else now_ms
+        by, command = self._by_whom(node, before)
+        at_ms = by.since_ms if by.since_ms is not None else now_ms
         action: Literal["cordon", "uncordon"] = "cordon" if self._seen.cordoned else "uncordon"
         data = NodeActed(
             node=self._node,
             cluster=self._names.cluster,
             action=action,
-            actor=(by.manager if by is not None else "") or "kubernetes",
+            actor=by.name,
             planned=False,
             command_id=command,
         )
         return self._say(data, at_ms, action, at_ms)
+
+    def _by_whom(self, node: Node, before: Seen | None) -> tuple[Keeper, str | None]:
+        """Return who keeps the node from work or let it go, and by which command of ours."""
+        now, keeper = self._seen, keeper_of(node)
+        if keeper is not None:
+            return keeper, now.command if keeper.is_us else None
+        if before is not None and now.command not in (None, before.command):
+            # Nobody holds a field that is gone: what we take back is known by the command that we write beside it.
+            by = held_by(node.metadata, COMMAND.encode(), MANAGER)
+            return Keeper(MANAGER, ms_of(by.time) if by is not None and by.time is not None else None), now.command
+        if before is not None and before.marked_by is not None:
+            return Keeper(before.marked_by, None), None
+        return let_go_by(now.writers, {} if before is None else before.writers), None
 
     def came_or_went(self, action: str, at_ms: int) -> Event:
         """Return that the node was added or removed."""

@@ -27,6 +27,7 @@ class ManagedField(Part, frozen=True):
     """Which client wrote which fields, and when."""
 
     manager: str = ""
+    subresource: str = ""
     time: datetime | None = None
     fields: Raw = field(name="fieldsV1", default=Raw(b""))
 

@@ -76,6 +76,14 @@ class TaintWord(_Strict):
     ignored: bool = False
 
 
+class KeeperWord(_Strict):
+    """How a controller that keeps nodes from work is known: names of its client, taints and labels that it sets."""
+
+    managers: tuple[Text, ...] = ()
+    taints: frozenset[Text] = frozenset()
+    labels: dict[Text, Text] = {}
+
+
 class Words(_Strict):
     """`words.yaml`."""
 
@@ -103,6 +111,8 @@ class Words(_Strict):
     conditions: dict[Text, ConditionWord]
     node_reasons: tuple[ReasonWord, ...]
     device_taints: tuple[TaintWord, ...]
+    keepers: dict[Text, KeeperWord]
+    bystanders: frozenset[Text]
 
 
 @cache

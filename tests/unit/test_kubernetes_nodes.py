@@ -166,6 +166,97 @@ def test_a_cordon_is_told_with_who_did_it_and_when_and_a_deleted_node_is_removed
     assert told == [("cordon", "kubectl-cordon", 20), ("uncordon", "kubernetes", 30), ("remove", "kubernetes", 40)]
 
 
+# What the API server of Kubernetes 1.36 noted of each way to change a node: what a client writes alone goes with it.
+CONTROLLER = {
+    "manager": "kube-controller-manager",
+    "time": at(1),
+    "fieldsV1": {"f:metadata": {"f:annotations": {"f:node.alpha.kubernetes.io/ttl": {}}}},
+}
+APPLIED = {"manager": "kubectl-client-side-apply", "time": at(1), "fieldsV1": {"f:spec": {"f:providerID": {}}}}
+STATUS = {"manager": "kubectl-edit", "subresource": "status", "time": at(35), "fieldsV1": {"f:status": {}}}
+
+
+def cordons(manager: str, second: int) -> dict[str, Any]:
+    return {"manager": manager, "time": at(second), "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}
+
+
+def labels(manager: str, second: int, label: str) -> dict[str, Any]:
+    return {"manager": manager, "time": at(second), "fieldsV1": {"f:metadata": {"f:labels": {f"f:{label}": {}}}}}
+
+
+def written(*fields: dict[str, Any], cordoned: bool = False, **spec: Any) -> Any:
+    seen = node(cordoned=cordoned)
+    seen["metadata"]["managedFields"] = [APPLIED, CONTROLLER, *fields]
+    seen["spec"] |= spec
+    return seen
+
+
+def acts(lab: Lab) -> list[tuple[str, str, float]]:
+    return [(act["action"], act["actor"], act["at"]) for act in lab.of("node.action")]
+
+
+def test_who_takes_a_cordon_back_is_known_by_what_they_write_with_it_and_a_person_writes_nothing() -> None:
+    lab = Lab()
+    lab.sees("Node", written())
+    lab.sees("Node", written(cordons("kubectl", 20), cordoned=True), 21)
+    lab.sees("Node", written(STATUS), 40)
+    lab.sees("Node", written(cordons("fault-quarantine", 50), cordoned=True), 51)
+    lab.sees("Node", written(labels("fault-quarantine", 60, "k8saas.nvidia.com/uncordon-by")), 61)
+    lab.sees("Node", written(cordons("my-operator", 70), cordoned=True), 71)
+    lab.sees("Node", written(labels("my-operator", 80, "x"), labels("kubectl-label", 80, "y")), 81)
+    assert acts(lab) == [
+        ("cordon", "kubectl", 20),
+        ("uncordon", "kubernetes", 40),
+        ("cordon", "nvsentinel", 50),
+        ("uncordon", "nvsentinel", 60),
+        ("cordon", "my-operator", 70),
+        ("uncordon", "kubernetes", 81),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keeper", "taint"),
+    [
+        ("karpenter", {"key": "karpenter.sh/disrupted", "effect": "NoSchedule", "timeAdded": at(20)}),
+        ("cluster-autoscaler", {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "timeAdded": at(20)}),
+    ],
+)
+def test_a_node_that_a_controller_taints_is_kept_by_it_until_the_taint_is_gone(
+    keeper: str, taint: dict[str, str]
+) -> None:
+    lab = Lab()
+    lab.sees("Node", written())
+    lab.sees(
+        "Node", written(taints=[{"key": "gpu", "effect": "NoSchedule"}, taint | {"effect": "PreferNoSchedule"}]), 10
+    )
+    lab.sees("Node", written(taints=[{"key": "gpu", "effect": "NoSchedule"}, taint]), 21)
+    lab.waits(90)
+    lab.sees("Node", written(), 100)
+    assert acts(lab) == [("cordon", keeper, 20), ("uncordon", keeper, 100)]
+    assert [report["gpus_allocatable"] for report in lab.of("node.health")][:1] == [0]
+
+
+def test_a_node_that_hyperpod_calls_unschedulable_is_kept_by_it() -> None:
+    lab, pending = Lab(), written()
+    pending["metadata"]["labels"]["sagemaker.amazonaws.com/node-health-status"] = "UnschedulablePendingReboot"
+    lab.sees("Node", written())
+    lab.sees("Node", pending, 20)
+    pending["metadata"]["labels"]["sagemaker.amazonaws.com/node-health-status"] = "Schedulable"
+    lab.sees("Node", pending, 50)
+    assert acts(lab) == [("cordon", "hyperpod", 20), ("uncordon", "hyperpod", 50)]
+
+
+def test_a_person_who_takes_our_cordon_back_and_wipes_our_marks_is_not_us() -> None:
+    ours = written(cordons("faultlens", 20), cordoned=True)
+    ours["metadata"]["annotations"] = {"faultlens.io/command": "c-1"}
+    lab = Lab()
+    lab.sees("Node", written())
+    lab.sees("Node", ours, 21)
+    lab.sees("Node", written(), 40)
+    told = [(act["action"], act["actor"], act.get("command_id")) for act in lab.of("node.action")]
+    assert told == [("cordon", "faultlens", "c-1"), ("uncordon", "kubernetes", None)]
+
+
 # --- devices under dynamic resource allocation -----------------------------------------------------------
 
 
