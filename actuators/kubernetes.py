@@ -12,7 +12,7 @@ from actuators.kubernetes_devices import Effect
 from actuators.kubernetes_jobs import JobsFile, Repair
 from actuators.kubernetes_replacing import replaced
 from actuators.programs import one_node
-from actuators.sdk import Actuator, Beat, Failed, Memory, Refused
+from actuators.sdk import PUT_BACK, Actuator, Beat, Failed, Memory, Refused
 from faultlens.clock import moment_of
 from faultlens.events import Action, RemediationCommand
 from faultlens.kubernetes_marks import COMMAND, CORDON_FIELD, DRAIN, INCIDENT, MANAGER, OUT_TAINT
@@ -23,7 +23,6 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 _NAMED: Final = 3
 _SAID_CHARS: Final = 120
-_PUT_BACK: Final = "somebody has put the node back since it was taken out"
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Kubernetes(Actuator):
         if before is None:
             raise Refused(f"there is no node {node}")
         if _was_put_back(before, command):
-            raise Refused(_PUT_BACK)
+            raise Refused(PUT_BACK)
         if _is_others(before):
             return "already out: cordoned by somebody else"
         self._tell(server, before, command, out=True)
@@ -125,7 +124,7 @@ class Kubernetes(Actuator):
         asked: set[str] = set()
         while left := _movable(server, node):
             if not self._is_being_emptied(server, node, command):
-                raise Failed(f"{_PUT_BACK}; {len(asked)} pods were evicted before")
+                raise Failed(f"{PUT_BACK}; {len(asked)} pods were evicted before")
             stays = {_named(pod): why for pod in left if (why := _stays_because(server, pod, asked))}
             try:
                 server.pause()
@@ -166,14 +165,19 @@ class Kubernetes(Actuator):
 
     def _repaired(self, server: Patient, node: str, command: RemediationCommand) -> str:
         beyond = self._beyond
-        if beyond is not None and beyond.replaces and command.action == "replace":
-            return replaced(server, node, beyond.memory_of(command.command_id))
-        if beyond is None or beyond.jobs is None or command.action not in beyond.jobs.actions:
+        if beyond is None or command.action not in beyond.actions:
             raise Refused(f"unsupported: {command.action}")
+        memory = beyond.memory_of(command.command_id)
+        if memory.recall() is None:  # else it was begun before a kill, and is followed to its end
+            found = server.ask("GET", f"/api/v1/nodes/{node}")
+            if found.is_good and _was_put_back(found.body, command):
+                raise Refused(PUT_BACK)
+        if beyond.jobs is None or command.action == "replace":
+            return replaced(server, node, memory)
         repair = Repair(server, beyond.jobs, command, now_ms=self._now_ms())
         if command.action == "reset_device":
-            return repair.reset()
-        return repair.restarted(beyond.memory_of(command.command_id), look_every_s=self._look_every_s)
+            return repair.reset(memory)
+        return repair.restarted(memory, look_every_s=self._look_every_s)
 
     # --- telling ---------------------------------------------------------------------------------------
 
@@ -226,9 +230,9 @@ def _is_marked(node: dict[str, Any]) -> bool:
 
 
 def _was_put_back(node: dict[str, Any], command: RemediationCommand) -> bool:
-    """Return whether somebody uncordoned what was cordoned for the command's incident: our mark is left behind."""
+    """Return whether somebody uncordoned what was cordoned for the command's incident: what says so is left behind."""
     kept_out = node.get("spec", {}).get("unschedulable")
-    return not kept_out and _is_marked(node) and _annotations(node).get(INCIDENT) == command.reason.incident_id
+    return not kept_out and _annotations(node).get(INCIDENT) == command.reason.incident_id
 
 
 def _annotations(node: dict[str, Any]) -> dict[str, str]:

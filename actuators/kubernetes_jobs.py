@@ -76,9 +76,10 @@ class Repair:
         self._node = one_node(command.node)
         self._left_s = max(1, (ms_of(command.finish_by) - now_ms) // SECOND_MS)
 
-    def reset(self) -> str:
-        """Have a GPU reset, and wait for the job's end."""
+    def reset(self, memory: Memory) -> str:
+        """Have a GPU reset, and wait for the job's end. That it was begun is written down."""
         gpu = gpu_of(self._command)
+        memory.keep(gpu.encode())
         path = self._begun(GPU=gpu)
         while (failed := self._outcome(path)) is None:
             self._server.pause()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from faultlens.events import Action, RemediationCommand
 
 Beat = Callable[[], None]
+# Why nothing more is done to a node for an incident that a person ended before we heard of it.
+PUT_BACK: Final = "somebody has put the node back since it was taken out"
 
 
 class Refused(Exception):  # noqa: N818 - an answer, and no error of ours

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
+from actuators.ledger import Ledger
 from actuators.programs import one_node, run
-from actuators.sdk import Actuator, Beat, Failed, Refused
+from actuators.sdk import PUT_BACK, Actuator, Beat, Failed, Refused
 from faultlens.events import Action, RemediationCommand
 
 # What a drain of ours begins with: the bridge reads the command from it, and only such a drain is taken back.
@@ -47,19 +48,25 @@ class NodeView:
 
 
 class Slurm(Actuator):
-    """Acts through `scontrol` and `squeue`. `running`: what becomes of jobs on a node that is to be drained."""
+    """Acts through `scontrol` and `squeue`. `running`: what becomes of jobs on a node that is to be drained.
+
+    Slurm forgets a drain with its end. In the ledger stands for which incident we took a node out: where it is in
+    service all the same, a person has put it back, and for that incident nothing more is done to it.
+    """
 
     name: ClassVar[str] = "slurm"
     actions: frozenset[Action] = frozenset({"block_new_work", "drain", "reboot", "return_to_service", "terminate_job"})
 
     def __init__(
         self,
+        ledger: Ledger,
         *,
         running: Literal["requeue", "wait"] = "requeue",
         execute: Run = run,
         sleep: Callable[[float], None],
         look_every_s: float = _LOOK_EVERY_S,
     ) -> None:
+        self._ledger = ledger
         self._running = running
         self._run = execute
         self._sleep = sleep
@@ -89,6 +96,7 @@ class Slurm(Actuator):
 
     def _blocked(self, node: str, command: RemediationCommand) -> str:
         view = self._look(node)
+        self._refuse_put_back(node, command, view)
         if view.is_out and not view.is_ours and view.reason:
             return f"already out: {view.reason}"
         if not view.is_out or not view.is_ours:
@@ -96,7 +104,12 @@ class Slurm(Actuator):
             self._run(
                 ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}{command.command_id} {why}"]
             )
+        self._ledger.take(node, command.reason.incident_id)
         return "drained in Slurm: no new jobs"
+
+    def _refuse_put_back(self, node: str, command: RemediationCommand, view: NodeView) -> None:
+        if not view.is_out and self._ledger.taken_for(node) == command.reason.incident_id:
+            raise Refused(PUT_BACK)
 
     def _drained(self, node: str, command: RemediationCommand, beat: Beat) -> str:
         self._blocked(node, command)
@@ -109,7 +122,7 @@ class Slurm(Actuator):
             self._sleep(self._look_every_s)
             beat()
             if not self._look(node).is_out:
-                raise Failed(f"somebody has put the node back since it was taken out; {len(moved)} jobs were requeued")
+                raise Failed(f"{PUT_BACK}; {len(moved)} jobs were requeued")
         return f"empty, {len(moved)} jobs requeued" if moved else "empty"
 
     def _jobs(self, node: str) -> set[str]:
@@ -121,6 +134,7 @@ class Slurm(Actuator):
         # Slurm notes the reason with the request: one that was killed since finds it there, and asks for no other.
         is_asked = before.reason.startswith(why)
         if not is_asked:
+            self._refuse_put_back(node, command, before)
             # Down afterwards: it comes back to work only when it has been verified.
             self._run(["scontrol", "reboot", "ASAP", "nextstate=DOWN", f"reason={why}", node])
         while True:
@@ -133,9 +147,12 @@ class Slurm(Actuator):
     def _returned(self, node: str, beat: Beat) -> str:
         view = self._look(node)
         if not view.is_out:
+            self._ledger.give_back(node)
             return "in service already"
         if not view.is_ours:
             raise Refused(f"kept out by somebody else: {view.reason or 'no reason given'}")
+        # Before it is put back: who is killed in between may not take that for a person's doing.
+        self._ledger.give_back(node)
         self._run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
         while self._look(node).is_out:
             self._sleep(self._look_every_s)

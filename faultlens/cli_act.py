@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import structlog
 import typer
 
 from actuators import Actuator, Worker
+from actuators.crew import Crew
 from actuators.dry_run import DryRun
 from actuators.ipmi import needs_tool
 from actuators.ledger import Ledger
@@ -26,7 +26,7 @@ from actuators.webhook import Bundle, Webhook
 from actuators.worker import Duty
 from faultlens.cli_options import Brokers, ClusterOption, KubeconfigOption, Out
 from faultlens.cli_outlet import outlet
-from faultlens.clock import SECOND_MS, wall_ms
+from faultlens.clock import SECOND_MS, monotonic_s, wall_ms
 from faultlens.codec import Decoder
 from faultlens.errors import ConfigurationError, UsageError, WorldError
 from faultlens.events import Action, RemediationCommand
@@ -38,9 +38,9 @@ from faultlens.store import open_store
 from slo.evidence import bundle
 from slo.wording import printable
 
-# A drain may take an hour: others must not wait behind it.
-AT_ONCE: Final = 32
 _POLL_S: Final = 1.0
+# What is being done looks within some seconds whether it is to stop; who manages services waits longer than this.
+_STOPS_S: Final = 10.0
 _STORE_PATIENCE_S: Final = 30.0
 ACTIONS: Final = frozenset(get_args(Action))
 
@@ -94,7 +94,8 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
 ) -> None:
     """Drain, reboot and resume nodes by scontrol, and requeue jobs elsewhere."""
     place = _Place("slurm", cluster, commands, brokers, out, ledger, sole=sole)
-    _serve(Slurm(running=running, sleep=time.sleep), place, log_format)
+    with closing(Ledger(place.file)) as kept:
+        _serve_by(kept, Slurm(kept, running=running, sleep=time.sleep), place, log_format)
 
 
 @app.command()
@@ -337,44 +338,49 @@ def _serve_by(ledger: Ledger, actuator: Actuator, place: _Place, log_format: Log
     configure(log_format)
     forward_libraries()
     spool = place.file.with_suffix(".spool")
-    with (
-        outlet(place.out, None if place.out else place.brokers, spool) as results,
-        ThreadPoolExecutor(AT_ONCE, thread_name_prefix=place.name) as pool,
-    ):
+    with outlet(place.out, None if place.out else place.brokers, spool) as results:
         duty = Duty(place.cluster, place.nodes, place.sole)
-        worker = Worker(actuator, duty, ledger, results.put, wall_ms)
-
-        def begin(command: RemediationCommand) -> None:
-            pool.submit(worker.take, command).add_done_callback(_complained)
-
-        for command in worker.unfinished():
-            begin(command)
-        if place.commands is None:
-            _follow(place, worker, begin)
-        else:
-            for done in [pool.submit(worker.take, c) for c in _of_file(place.commands) if worker.accept(c)]:
-                done.result()
+        worker = Worker(actuator, duty, ledger, results.put, wall_ms, steady_ms=_steady_ms)
+        with _crew(worker, place.name) as crew:
+            for command in worker.unfinished():
+                crew.begin(command)
+            if place.commands is None:
+                _follow(place, worker, crew)
+            for command in () if place.commands is None else _of_file(place.commands):
+                if worker.accept(command):
+                    crew.begin(command)
+            crew.finish()
 
 
-def _complained(done: Future[str | None]) -> None:
-    """Say what went wrong where a result could not be kept: the command is begun again when this is started again."""
-    error = done.exception()
-    if error is not None:
-        log.error("a command could not be carried out", error=str(error))
+def _steady_ms() -> int:
+    return round(monotonic_s() * SECOND_MS)
 
 
-def _follow(place: _Place, worker: Worker, begin: Callable[[RemediationCommand], None]) -> None:
+@contextmanager
+def _crew(worker: Worker, name: str) -> Iterator[Crew]:
+    """Give a worker's hands while the block runs; what is left then is gone on with at the next start."""
+    crew = Crew(worker, name=name)
+    try:
+        yield crew
+    finally:
+        left = crew.stop(_STOPS_S)
+        if left:
+            log.warning("commands are left, and gone on with at the next start", commands=left)
+
+
+def _follow(place: _Place, worker: Worker, crew: Crew) -> None:
     from actuators.kafka import KafkaCommands  # noqa: PLC0415 - needs the Kafka client
 
     group = f"faultlens-act-{place.cluster}-{place.name}"
     with closing(KafkaCommands(load_connection(place.brokers), group)) as source:
         log.info("carries commands out", actuator=worker.actuator.name, cluster=place.cluster)
         while True:
+            crew.check()
             accepted = [command for command in source.poll(_POLL_S) if worker.accept(command)]
             source.written_down()
             for command in accepted:
                 log.info("command", action=command.action, node=command.node, id=command.command_id)
-                begin(command)
+                crew.begin(command)
 
 
 def _of_file(path: Path) -> Iterator[RemediationCommand]:

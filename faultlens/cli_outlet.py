@@ -42,10 +42,13 @@ class Lines:
         self._lock = Lock()
 
     def put(self, event: Event) -> None:
-        """Write the event."""
-        with self._lock:
-            self._file.write(encode(event) + b"\n")
-            self._file.flush()
+        """Write the event. WorldError: it cannot be written."""
+        try:
+            with self._lock:
+                self._file.write(encode(event) + b"\n")
+                self._file.flush()
+        except OSError as error:
+            raise WorldError(f"{self._file.name} cannot be written: {error.strerror or error}") from None
 
     def settle(self, timeout_s: float) -> bool:
         """Return that all is written: it is when it is put."""

@@ -27,6 +27,9 @@ DRAIN = RemediationCommand(
     boot_id="boot-1",
 )
 
+# When a command is decided that knows how DRAIN ended.
+LATER = moment_of(T0 + HOUR_MS)
+
 
 class Clock:
     """A clock that goes on when it is told to, and while something sleeps."""

@@ -19,7 +19,8 @@ from actuators.kubernetes_jobs import JobsFile, load_jobs
 from actuators.ledger import Ledger
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.errors import ConfigurationError
-from faultlens.events import DeviceRef
+from faultlens.events import DeviceRef, RemediationCommand
+from faultlens.kubernetes_marks import INCIDENT
 from tests.contract.acting import DRAIN, T0, Bench, Clock
 from tests.contract.kubernetes_fake import FakeKubernetes, failure
 
@@ -109,6 +110,26 @@ def test_a_reset_whose_job_fails_has_failed_with_its_reason_and_one_without_a_gp
     assert line.results[-1].reason == "its job failed: BackoffLimitExceeded: it has reached its limit"
     assert line.worker.take(replace(RESET, command_id="r2", device=None)) == "failed"
     assert list(server.jobs) == ["faultlens-r1"]
+
+
+@pytest.mark.parametrize("command", [RESET, REBOOT], ids=["reset", "reboot"])
+def test_a_node_that_a_person_put_back_is_neither_reset_nor_restarted_for_the_same_incident(
+    command: RemediationCommand, ledger: Ledger
+) -> None:
+    server = Repairs(ends("Complete"))
+    line = bench(server, ledger)
+    assert line.worker.take(replace(DRAIN, action="block_new_work", command_id="block")) == "succeeded"
+    server.cordoned_by(None)
+    assert line.worker.take(command) == "refused"
+    assert line.results[-1].reason == "somebody has put the node back since it was taken out"
+    assert server.jobs == {}
+
+
+def test_a_reset_that_was_begun_is_followed_to_its_end_though_a_person_put_the_node_back(ledger: Ledger) -> None:
+    server = Repairs(ends("Complete"))
+    ledger.note(RESET.command_id, b"begun")
+    server.node["metadata"]["annotations"] = {INCIDENT: RESET.reason.incident_id}
+    assert bench(server, ledger).worker.take(RESET) == "succeeded"
 
 
 def test_a_restart_is_over_when_the_node_is_ready_in_another_boot_whatever_became_of_its_job(ledger: Ledger) -> None:

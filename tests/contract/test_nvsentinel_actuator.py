@@ -15,7 +15,7 @@ from actuators.ledger import Ledger
 from actuators.nvsentinel import NvSentinel
 from faultlens.errors import WorldError
 from faultlens.events import Action, DeviceRef
-from tests.contract.acting import DRAIN, Bench, Clock
+from tests.contract.acting import DRAIN, LATER, Bench, Clock
 from tests.contract.janitor_fake import FakeJanitor
 
 UUID = "GPU-12345678-aaaa-bbbb-cccc-000000000001"
@@ -58,7 +58,7 @@ def test_a_reset_that_is_complete_has_succeeded_only_by_its_phase(ledger: Ledger
     for number, (phase, state) in enumerate([("Succeeded", "succeeded"), ("Failed", "failed")]):
         janitor = FakeJanitor()
         janitor.phase = phase
-        assert bench(janitor, ledger).worker.take(replace(RESET, command_id=f"c{number}")) == state
+        assert bench(janitor, ledger).worker.take(replace(RESET, command_id=f"c{number}", issued_at=LATER)) == state
 
 
 def test_a_gpu_without_uuid_is_not_reset_since_no_selector_means_all_of_them(ledger: Ledger) -> None:

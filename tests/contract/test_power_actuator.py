@@ -20,7 +20,7 @@ from actuators.turning import Reset, System, Turn
 from faultlens.clock import DAY_MS, MINUTE_MS, moment_of
 from faultlens.errors import ConfigurationError, WorldError
 from faultlens.events import RemediationCommand
-from tests.contract.acting import DRAIN, T0, Bench, Clock
+from tests.contract.acting import DRAIN, LATER, T0, Bench, Clock
 from tests.contract.bmc import KINDS, SYSTEM, Machine, controller
 from tests.contract.ipmi_bmc import RecordedIpmi
 from tests.kafka.certificates import make_certificates
@@ -98,7 +98,7 @@ def test_power_is_taken_away_and_given_back(turned: Turned) -> None:
     assert turned(machine, CYCLE) == ("succeeded", "power was taken away and given back")
     assert machine.asked == ["ForceOff", "On"]
     at_once = Machine(kinds=(*KINDS, "PowerCycle"))
-    assert turned(at_once, replace(CYCLE, command_id="b"))[0] == "succeeded"
+    assert turned(at_once, replace(CYCLE, command_id="b", issued_at=LATER))[0] == "succeeded"
     assert at_once.asked == ["PowerCycle"]
 
 
@@ -111,7 +111,7 @@ def test_one_that_was_killed_between_off_and_on_is_switched_on(turned: Turned) -
 def test_a_reset_that_is_a_task_is_followed_to_its_end_and_its_failure_is_told(turned: Turned) -> None:
     good, bad = Machine(tasks=4), Machine(tasks=1, ends="Exception", kinds=("ForceRestart",))
     assert turned(good) == ("succeeded", "restarted gracefully")
-    state, reason = turned(bad, replace(REBOOT, command_id="b"))
+    state, reason = turned(bad, replace(REBOOT, command_id="b", issued_at=LATER))
     assert (state, reason) == ("failed", "its task ended as Exception: status 200: The fans do not turn.")
 
 
@@ -362,7 +362,7 @@ def test_a_controller_that_is_away_for_a_while_is_asked_again_and_one_that_stays
     by_ipmi: ByIpmi,
 ) -> None:
     assert by_ipmi(RecordedIpmi(Machine(), away=3))[0] == "succeeded"
-    state, reason, tool = by_ipmi(RecordedIpmi(Machine(), away=1_000), replace(REBOOT, command_id="b"))
+    state, reason, tool = by_ipmi(RecordedIpmi(Machine(), away=1_000), replace(REBOOT, command_id="b", issued_at=LATER))
     assert state == "failed"
     assert "power status of node-1.bmc: ipmitool ended with 1" in reason
     assert "Unable to establish IPMI v2 / RMCP+ session" in reason

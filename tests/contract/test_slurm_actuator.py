@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from actuators import Failed
 from actuators.ledger import Ledger
 from actuators.slurm import Slurm
+from faultlens.events import Action, CommandReason
 from tests.contract.acting import DRAIN, Bench, Clock
 
 
@@ -59,7 +60,7 @@ class Controller:
 
 def slurm(controller: Controller, ledger: Ledger) -> Bench:
     clock = Clock()
-    return Bench(Slurm(execute=controller, sleep=clock.sleep), ledger, clock)
+    return Bench(Slurm(ledger, execute=controller, sleep=clock.sleep), ledger, clock)
 
 
 def test_slurm_drains_a_node_and_requeues_what_runs_there(ledger: Ledger) -> None:
@@ -104,7 +105,7 @@ def test_slurm_is_asked_for_one_reboot_though_whoever_asked_was_killed(ledger: L
 
     reboot = replace(DRAIN, action="reboot")
     with pytest.raises(KeyboardInterrupt):
-        Bench(Slurm(execute=controller, sleep=killed), ledger, Clock()).worker.take(reboot)
+        Bench(Slurm(ledger, execute=controller, sleep=killed), ledger, Clock()).worker.take(reboot)
     controller.slow = looks
     worker = slurm(controller, ledger).worker
     assert [worker.take(command) for command in worker.unfinished()] == ["succeeded"]
@@ -118,10 +119,54 @@ def test_slurm_drains_a_node_no_further_when_a_person_has_put_it_back_meanwhile(
     def resumed(seconds: float) -> None:
         controller.state, controller.reason, controller.jobs = "MIXED", "", ["19"]
 
-    bench = Bench(Slurm(execute=controller, sleep=resumed), ledger, Clock())
+    bench = Bench(Slurm(ledger, execute=controller, sleep=resumed), ledger, Clock())
     assert bench.worker.take(DRAIN) == "failed"
     assert bench.results[-1].reason == "somebody has put the node back since it was taken out; 1 jobs were requeued"
     assert controller.jobs == ["19"]
+
+
+BLOCK = replace(DRAIN, action="block_new_work", command_id="block")
+BACK = replace(DRAIN, action="return_to_service", command_id="back")
+
+
+@pytest.mark.parametrize("action", ["block_new_work", "drain", "reboot"])
+def test_slurm_leaves_a_node_to_the_person_who_put_it_back_before_we_heard_of_it(
+    action: Action, ledger: Ledger
+) -> None:
+    """What was issued before it was heard of comes after it; Slurm keeps nothing of a drain that is over."""
+    controller = Controller(state="MIXED", jobs=["17"])
+    bench = slurm(controller, ledger)
+    assert bench.worker.take(BLOCK) == "succeeded"
+    controller.state, controller.reason = "MIXED", ""
+    controller.calls.clear()
+    assert bench.worker.take(replace(DRAIN, action=action, command_id="next")) == "refused"
+    assert bench.results[-1].reason == "somebody has put the node back since it was taken out"
+    assert (controller.changes, controller.jobs) == ([], ["17"])
+    other = replace(BLOCK, command_id="other", reason=CommandReason(("xid:48",), "incident-2"))
+    assert bench.worker.take(other) == "succeeded", "what comes after that is another matter"
+    assert controller.state == "IDLE+DRAIN"
+
+
+def test_slurm_takes_a_node_out_again_that_we_put_back_ourselves(ledger: Ledger) -> None:
+    controller = Controller()
+    bench = slurm(controller, ledger)
+    assert [bench.worker.take(command) for command in (BLOCK, BACK, DRAIN)] == ["succeeded"] * 3
+    assert controller.state == "IDLE+DRAIN"
+
+
+def test_slurm_drains_no_node_that_a_person_put_back_while_nobody_of_us_was_there(ledger: Ledger) -> None:
+    controller = Controller(state="MIXED", jobs=["17"])
+
+    def killed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Bench(Slurm(ledger, execute=controller, sleep=killed), ledger, Clock()).worker.take(DRAIN)
+    controller.state, controller.reason, controller.jobs = "MIXED", "", ["19"]
+    controller.calls.clear()
+    worker = slurm(controller, ledger).worker
+    assert [worker.take(command) for command in worker.unfinished()] == ["refused"]
+    assert (controller.changes, controller.jobs) == ([], ["19"])
 
 
 def test_slurm_requeues_a_job_away_from_the_nodes_it_hangs_on(ledger: Ledger) -> None:
