@@ -18,6 +18,8 @@ _LOOK_EVERY_S: Final = 5.0
 _REASON: Final = re.compile(r"^\s*Reason=(.*?)(?:\s*\[[^\]]*\])?\s*$", re.MULTILINE)
 _FIELD: Final = re.compile(r"\b(State|BootTime)=(\S+)")
 _JOB: Final = re.compile(r"^[0-9]+(_[0-9]+)?(\+[0-9]+)?$")
+_RUNS: Final = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING"})
+_REQUEUED: Final = "requeued"
 _OUT: Final = ("DRAIN", "DOWN", "FAIL")
 
 Run = Callable[[Sequence[str]], str]
@@ -117,7 +119,7 @@ class Slurm(Actuator):
         while jobs := self._jobs(node):
             if self._running == "requeue":
                 for job in sorted(jobs - moved):
-                    self._requeued(job, None)
+                    self._requeued(job)
                 moved |= jobs
             self._sleep(self._look_every_s)
             beat()
@@ -165,15 +167,31 @@ class Slurm(Actuator):
         job = command.job_id or ""
         if not _JOB.match(job):
             raise Refused(f"{job!r} is no job of Slurm")
-        return self._requeued(job, [one_node(node) for node in command.exclude_nodes or ()])
+        memory, away_from = (
+            self._ledger.memory_of(command.command_id),
+            [one_node(n) for n in command.exclude_nodes or ()],
+        )
+        done = (memory.recall() or b"").decode() or self._requeued(job)
+        memory.keep(done.encode())
+        if away_from and done == _REQUEUED:
+            self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(away_from)}"])
+        return done
 
-    def _requeued(self, job: str, away_from: Sequence[str] | None) -> str:
+    def _requeued(self, job: str) -> str:
+        """Have a job run again, or end it where it may not; one that does not run any more is let be."""
         try:
             self._run(["scontrol", "requeue", job])
         except Failed:
-            # One that may not be requeued can only be ended.
+            # It may have been requeued before a kill: what waits already, or is about to, is not to be ended.
+            if self._state_of(job) not in _RUNS:
+                return _REQUEUED
             self._run(["scancel", job])
             return "ended: it may not be requeued"
-        if away_from:
-            self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(away_from)}"])
-        return "requeued"
+        return _REQUEUED
+
+    def _state_of(self, job: str) -> str:
+        """Return the state of a job; empty: Slurm knows none of that number any more."""
+        try:
+            return self._run(["squeue", "--noheader", "--format=%T", "--jobs", job]).strip().partition("\n")[0]
+        except Failed:
+            return ""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +13,7 @@ from msgspec.structs import replace
 from actuators import Failed
 from actuators.ledger import Ledger
 from actuators.slurm import Slurm
-from faultlens.events import Action, CommandReason
+from faultlens.events import Action, CommandReason, RemediationCommand
 from tests.contract.acting import DRAIN, Bench, Clock
 
 
@@ -22,7 +25,9 @@ class Controller:
         self.jobs = list(jobs)
         self.calls: list[list[str]] = []
         self.fixed: set[str] = set()
+        self.states: dict[str, str] = {}
         self.slow = 0
+        self.ended: list[str] = []
 
     def __call__(self, program: Sequence[str]) -> str:
         words = list(program)
@@ -31,12 +36,17 @@ class Controller:
             self._goes_on()
             reason = f"   Reason={self.reason} [root@2026-11-23T04:00:00]\n" if self.reason else ""
             return f"NodeName={words[3]}\n   State={self.state} Weight=1\n   BootTime=boot{self.boot} X=1\n{reason}"
+        if "--jobs" in words:
+            return self.states.get(words[-1], "RUNNING" if words[-1] in self.jobs else "PENDING") + "\n"
         if words[0] == "squeue":
             return "".join(f"{job}\n" for job in self.jobs)
         if words[:2] == ["scontrol", "requeue"] or words[0] == "scancel":
-            if words[-1] in self.fixed and words[0] != "scancel":
+            if words[0] != "scancel" and (
+                words[-1] in self.fixed or words[-1] not in self.jobs or words[-1] in self.states
+            ):
                 raise Failed("scontrol ended with 1: Requested operation is presently disabled")
             self.jobs = [job for job in self.jobs if job != words[-1]]
+            self.ended += [words[-1]] * (words[0] == "scancel")
         if words[:2] == ["scontrol", "reboot"]:
             self.state, self.reason = "IDLE+DRAIN+REBOOT_ISSUED", words[4].removeprefix("reason=")
         for word in words:
@@ -184,3 +194,57 @@ def test_slurm_never_takes_a_pattern_for_a_node(ledger: Ledger, node: str) -> No
     controller = Controller()
     assert slurm(controller, ledger).worker.take(replace(DRAIN, node=node)) == "refused"
     assert controller.calls == []
+
+
+def mortal(controller: Controller, dies_at: int, *, after: bool) -> Any:
+    """Return what asks the controller until the process is killed before or after one of its questions."""
+    asked = iter(range(10_000))
+
+    def run(program: Sequence[str]) -> str:
+        dies = next(asked) == dies_at
+        if dies and not after:
+            raise KeyboardInterrupt
+        answer = controller(program)
+        if dies:
+            raise KeyboardInterrupt
+        return answer
+
+    return run
+
+
+STOP = replace(DRAIN, action="terminate_job", node=None, job_id="17", exclude_nodes=("node-1",), command_id="stop")
+REBOOT = replace(DRAIN, action="reboot", command_id="reboot")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("command", [BLOCK, DRAIN, BACK, REBOOT, STOP], ids=lambda command: command.action)
+def test_slurm_is_asked_once_for_what_is_felt_wherever_whoever_asks_is_killed(
+    command: RemediationCommand, after: bool, tmp_path: Path
+) -> None:
+    for dies_at in range(12):
+        with closing(Ledger(tmp_path / f"{dies_at}.db")) as ledger:
+            controller = Controller(state="MIXED", jobs=["17"])
+            if command.action in ("return_to_service", "reboot"):
+                controller.state, controller.reason = "IDLE+DRAIN", "faultlens:abc xid:79"
+            run, clock = mortal(controller, dies_at, after=after), Clock()
+            with suppress(KeyboardInterrupt):
+                Bench(Slurm(ledger, execute=run, sleep=clock.sleep), ledger, clock).worker.take(command)
+            worker = slurm(controller, ledger).worker
+            ended = [worker.take(begun) for begun in worker.unfinished()]
+            assert ended in (["succeeded"], []), dies_at
+            assert sum(call[1] == "reboot" for call in controller.calls) <= 1
+            assert controller.ended == [], "a job that was requeued is not ended"
+            assert controller.state == {"reboot": "DOWN", "return_to_service": "IDLE", "terminate_job": "MIXED"}.get(
+                command.action, "IDLE+DRAIN"
+            )
+
+
+def test_slurm_ends_no_job_that_was_requeued_before_a_kill_and_is_still_completing(ledger: Ledger) -> None:
+    controller = Controller(state="MIXED", jobs=["17"])
+    controller.states = {"17": "COMPLETING"}
+
+    def over(seconds: float) -> None:
+        controller.jobs = []
+
+    assert Bench(Slurm(ledger, execute=controller, sleep=over), ledger).worker.take(DRAIN) == "succeeded"
+    assert controller.ended == []
