@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from actuators.ledger import Ledger
+from actuators.others_words import one_line
 from actuators.programs import one_node, run
 from actuators.sdk import PUT_BACK, Actuator, Beat, Failed, Refused
 from faultlens.events import Action, RemediationCommand
@@ -102,7 +103,7 @@ class Slurm(Actuator):
         if view.is_out and not view.is_ours and view.reason:
             return f"already out: {view.reason}"
         if not view.is_out or not view.is_ours:
-            why = ",".join(command.reason.fault_codes)[:80] or command.action
+            why = one_line(",".join(command.reason.fault_codes), limit=80) or command.action
             self._run(
                 ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}{command.command_id} {why}"]
             )

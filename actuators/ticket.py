@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
+from actuators.others_words import ROWS, bounded, one_line
 from actuators.sdk import Actuator, Beat, Failed
 from actuators.webhook import Bundle
 from faultlens.clock import iso, ms_of
@@ -14,8 +15,6 @@ from faultlens.events import Action, RemediationCommand
 
 _ATTEMPTS: Final = 5
 _FIRST_PAUSE_S: Final = 2.0
-_CHARS: Final = 400
-_ROWS: Final = 50
 
 Send = Callable[[str, str], None]
 
@@ -54,38 +53,41 @@ class MailedTicket(Actuator):
 
 def letter(command: RemediationCommand, evidence: Mapping[str, Any]) -> tuple[str, str]:
     """Return the subject and text of a ticket; what others wrote stands in one line each, cut where it is long."""
+    evidence = bounded(evidence)
     target = command.node or command.job_id or command.cluster
     faults = ", ".join(command.reason.fault_codes) or command.reason.incident_id
     lines = [
-        f"Machine   {_line(target)} of cluster {_line(command.cluster)}",
-        f"Why       {_line(faults)}",
-        f"Incident  {command.reason.incident_id}",
-        f"Command   {command.command_id}, policy {_line(command.policy)}, {iso(ms_of(command.issued_at))}",
+        f"Machine   {one_line(target)} of cluster {one_line(command.cluster)}",
+        f"Why       {one_line(faults)}",
+        f"Incident  {one_line(command.reason.incident_id)}",
+        f"Command   {one_line(command.command_id)}, policy {one_line(command.policy)}, {iso(ms_of(command.issued_at))}",
     ]
     if evidence.get("known"):
-        seen = f"seen {evidence.get('times', 1)} times on {', '.join(evidence.get('nodes') or ())}"
-        lines.append(f"Cause     {_line(evidence.get('cause'))}, {_line(seen)}")
+        seen = f"seen {evidence.get('times', 1)} times on {', '.join(map(str, evidence.get('nodes') or ()))}"
+        lines.append(f"Cause     {one_line(evidence.get('cause'))}, {one_line(seen)}")
     for title, rows, shown in (
         ("What the driver said", "faults", _fault),
         ("Verdicts on jobs that it cost", "verdicts", _verdict),
         ("What was tried", "steps", _step),
     ):
         found = evidence.get(rows) or ()
-        lines += ["", title, *(f"  {shown(row)}" for row in found[:_ROWS])] if found else []
-    return f"{_line(target)}: {_line(faults)}", "\n".join(lines) + "\n"
+        lines += ["", title, *(f"  {shown(row)}" for row in found[:ROWS])] if found else []
+    return f"{one_line(target)}: {one_line(faults)}", "\n".join(lines) + "\n"
 
 
 def _fault(row: Mapping[str, Any]) -> str:
     names = [row.get("node"), _device(row.get("device")), row.get("gpu_family"), row.get("driver_version")]
     what = f"{row.get('kind')} {row.get('code')} x{row.get('count')}"
-    return _line(f"{what} on {', '.join(str(name) for name in names if name)}: {row.get('message') or ''}")
+    return one_line(f"{what} on {', '.join(str(name) for name in names if name)}: {row.get('message') or ''}")
 
 
 def _device(raw: object) -> str:
     """Return a device's identities, the serial number among them, as `index 5, uuid GPU-…`."""
     try:
         named = json.loads(str(raw)) if raw else {}
-    except ValueError:
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(named, dict):
         return ""
     said = {key: value for key, value in named.items() if value is not None and not isinstance(value, dict)}
     return ", ".join(f"{key} {value}" for key, value in said.items())
@@ -93,14 +95,8 @@ def _device(raw: object) -> str:
 
 def _verdict(row: Mapping[str, Any]) -> str:
     founded = f"{row.get('basis')}, rule {row.get('rule')}"
-    return _line(f"{row.get('job')}: {row.get('class')}, {row.get('code')} ({founded})")
+    return one_line(f"{row.get('job')}: {row.get('class')}, {row.get('code')} ({founded})")
 
 
 def _step(row: Mapping[str, Any]) -> str:
-    return _line(f"{row.get('action')}: {row.get('state')} by {row.get('actuator')} {row.get('reason') or ''}")
-
-
-def _line(value: object) -> str:
-    """Return text in one line, without characters that only a terminal or a mail program would see."""
-    text = " ".join(str(value).split())
-    return "".join(c if c.isprintable() else "?" for c in text[:_CHARS]) + (" … cut" if len(text) > _CHARS else "")
+    return one_line(f"{row.get('action')}: {row.get('state')} by {row.get('actuator')} {row.get('reason') or ''}")

@@ -8,18 +8,23 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from http.client import HTTPException
 from typing import Any, ClassVar, Final
 
 import msgspec
 
+from actuators.others_words import bounded, one_line
 from actuators.sdk import Actuator, Beat, Failed, Refused
+from faultlens.clock import monotonic_s
 from faultlens.errors import UsageError
 from faultlens.events import Action, RemediationCommand
 from faultlens.hooks import open_hook
 
 TIMEOUT_S: Final = 30.0
 SIGNATURE: Final = "X-Faultlens-Signature"
+_BODY_BYTES: Final = 1024 * 1024
 _ANSWER_BYTES: Final = 64 * 1024
+_REASON_CHARS: Final = 300
 _ATTEMPTS: Final = 5
 _FIRST_PAUSE_S: Final = 1.0
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
@@ -63,7 +68,9 @@ class Webhook(Actuator):
 
     def do(self, command: RemediationCommand, beat: Beat) -> str:
         """Post the command, again where the other side could not be reached."""
-        body = _encode({"command": command, **self._bundle(command)})
+        body = _encode({"command": command, **bounded(self._bundle(command))})
+        if len(body) > _BODY_BYTES:
+            body = _encode({"command": command, "evidence": {"known": False, "why": f"it has {len(body)} bytes"}})
         pause_s = _FIRST_PAUSE_S
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -85,12 +92,12 @@ class Webhook(Actuator):
         request = urllib.request.Request(self._url, body, headers)  # noqa: S310 - http(s), checked above
         try:
             with open_hook(request, timeout=TIMEOUT_S) as answer:
-                return _read(answer.read(_ANSWER_BYTES))
+                return _read(_body(answer))
         except urllib.error.HTTPError as error:
             if error.code >= 500 or error.code == 429:
                 raise _UnreachableError(f"answered {error.code}") from None
             raise Failed(f"answered {error.code}") from None
-        except (OSError, urllib.error.URLError) as error:
+        except (OSError, HTTPException) as error:
             raise _UnreachableError(f"cannot be reached: {error}") from None
 
 
@@ -98,14 +105,25 @@ class _UnreachableError(Exception):
     """The other side may answer when it is asked again."""
 
 
+def _body(answer: Any) -> bytes:
+    """Return what is answered, as far as it comes in time: one that trickles holds up nobody."""
+    until_s, raw = monotonic_s() + TIMEOUT_S, b""
+    while len(raw) < _ANSWER_BYTES and monotonic_s() < until_s:
+        part = answer.read1(_ANSWER_BYTES - len(raw))
+        if not part:
+            break
+        raw += part
+    return raw
+
+
 def _read(raw: bytes) -> str:
     try:
         said = json.loads(raw) if raw.strip() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         said = {}
     if not isinstance(said, dict):
         return "accepted"
-    reason = str(said.get("reason") or "")[:300]
+    reason = one_line(said.get("reason") or "", limit=_REASON_CHARS)
     if said.get("state") == "failed":
         raise Failed(reason or "it says that it failed")
     if said.get("state") == "refused":
