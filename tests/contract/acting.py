@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from actuators import Actuator, Worker
 from actuators.ledger import Ledger
+from actuators.sdk import Beat
 from actuators.worker import Duty
 from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, parse_moment
 from faultlens.codec import Event
@@ -27,6 +29,7 @@ DRAIN = RemediationCommand(
     boot_id="boot-1",
 )
 
+ENDS = ("refused", "succeeded", "failed")
 # When a command is decided that knows how DRAIN ended.
 LATER = moment_of(T0 + HOUR_MS)
 
@@ -65,3 +68,23 @@ class Bench:
     @property
     def states(self) -> list[str]:
         return [result.state for result in self.results]
+
+
+class Acting(Actuator):
+    """Does what it is made with, and counts it."""
+
+    name = "acting"
+    actions = frozenset({"drain", "reboot"})
+
+    def __init__(self, does: Callable[[Beat], str] = lambda beat: "done") -> None:
+        self.done: list[str] = []
+        self._does = does
+
+    def do(self, command: RemediationCommand, beat: Beat) -> str:
+        self.done.append(command.command_id)
+        return self._does(beat)
+
+
+def ends(told: list[Event]) -> list[tuple[str, str]]:
+    results = [event.data for event in told if isinstance(event.data, RemediationResult)]
+    return [(result.command_id, result.state) for result in results if result.state in ENDS]

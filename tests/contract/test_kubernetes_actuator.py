@@ -113,17 +113,6 @@ def test_a_node_that_a_person_put_back_is_not_taken_out_again_for_the_same_incid
     assert server.node["spec"]["unschedulable"] is True
 
 
-def test_a_node_that_a_person_put_back_with_our_mark_taken_off_is_left_to_them(ledger: Ledger) -> None:
-    server = FakeKubernetes(pods=PODS)
-    line = bench(server, ledger)
-    assert line.worker.take(BLOCK) == "succeeded"
-    server.cordoned_by(None)
-    server.node["spec"]["taints"] = []
-    assert line.worker.take(DRAIN) == "refused"
-    assert line.results[-1].reason == "somebody has put the node back since it was taken out"
-    assert ("unschedulable" in server.node["spec"], len(server.pods)) == (False, len(PODS))
-
-
 def test_a_drain_ends_when_a_person_puts_the_node_back_meanwhile(ledger: Ledger) -> None:
     """Else it would evict what is scheduled there anew, until its deadline."""
     server = FakeKubernetes(pods=PODS)

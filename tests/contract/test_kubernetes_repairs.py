@@ -112,6 +112,17 @@ def test_a_reset_whose_job_fails_has_failed_with_its_reason_and_one_without_a_gp
     assert list(server.jobs) == ["faultlens-r1"]
 
 
+def test_a_node_that_a_person_put_back_with_our_mark_taken_off_is_left_to_them(ledger: Ledger) -> None:
+    server = Repairs()
+    line = bench(server, ledger)
+    assert line.worker.take(replace(DRAIN, action="block_new_work", command_id="block")) == "succeeded"
+    server.cordoned_by(None)
+    server.node["spec"]["taints"] = []
+    assert line.worker.take(DRAIN) == "refused"
+    assert line.results[-1].reason == "somebody has put the node back since it was taken out"
+    assert "unschedulable" not in server.node["spec"]
+
+
 @pytest.mark.parametrize("command", [RESET, REBOOT], ids=["reset", "reboot"])
 def test_a_node_that_a_person_put_back_is_neither_reset_nor_restarted_for_the_same_incident(
     command: RemediationCommand, ledger: Ledger
