@@ -26,7 +26,7 @@ class Crew:
         self._worker = worker
         self._waiting: deque[RemediationCommand] = deque()
         self._changed = Condition()
-        self._busy = 0
+        self._busy = self._left = 0
         self._is_over = False
         self._trouble: Exception | None = None
         self._hands = [Thread(target=self._work, name=f"{name}-{n}", daemon=True) for n in range(at_once)]
@@ -52,7 +52,7 @@ class Crew:
         self.check()
 
     def stop(self, patience_s: float) -> int:
-        """Begin nothing more, wait at most so long for what is being done; return how many commands are left."""
+        """Begin nothing more, wait at most so long for what is being done; return how many commands have not ended."""
         self._worker.stop()
         until_s = monotonic_s() + patience_s
         with self._changed:
@@ -60,19 +60,20 @@ class Crew:
             self._changed.notify_all()
             while self._busy and (left_s := until_s - monotonic_s()) > 0:
                 self._changed.wait(left_s)
-            return self._busy + len(self._waiting)
+            return self._busy + self._left + len(self._waiting)
 
     def _work(self) -> None:
         while (command := self._next()) is not None:
             trouble: Exception | None = None
+            is_left = False
             try:
                 self._worker.take(command)
             except Stopped:
-                pass
+                is_left = True
             except WorldError as error:
-                trouble = error
+                trouble, is_left = error, True
             with self._changed:
-                self._busy -= 1
+                self._busy, self._left = self._busy - 1, self._left + is_left
                 self._trouble = self._trouble or trouble
                 self._changed.notify_all()
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
@@ -15,8 +21,8 @@ from actuators.crew import Crew
 from actuators.ledger import Ledger
 from actuators.sdk import Beat
 from actuators.worker import Duty, Stopped
-from faultlens.clock import HOUR_MS, MINUTE_MS
-from faultlens.codec import Event
+from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, wall_ms
+from faultlens.codec import Decoder, Event, encode, event_of
 from faultlens.events import RemediationResult
 from tests.contract.acting import DRAIN, LATER, T0, Acting, Bench, Clock, ends
 
@@ -269,7 +275,7 @@ def test_who_is_told_to_stop_ends_at_once_and_the_next_one_goes_on(ledger: Ledge
         assert worker.accept(command)
         crew.begin(command)
     assert begun.wait(20)
-    assert crew.stop(20) in (3, 4), "those that wait are left"
+    assert crew.stop(20) == 5, "those that wait are left, too"
     assert ends(told) == []
     with pytest.raises(Stopped):
         worker.take(DRAIN)
@@ -292,3 +298,37 @@ def test_a_hand_that_cannot_be_interrupted_does_not_hold_up_the_end(ledger: Ledg
     assert crew.stop(0) == 1
     over.set()
     assert crew.stop(20) == 0
+
+
+SCONTROL = """#!/bin/sh
+case "$1" in show) printf 'NodeName=%s\\n   State=MIXED+DRAIN X=1\\n   BootTime=b X=1\\n' "$3";; esac
+"""
+
+
+def test_a_process_that_is_told_to_stop_in_the_middle_of_drains_ends_soon_and_tells_no_end(tmp_path: Path) -> None:
+    for name, script in (("scontrol", SCONTROL), ("squeue", "#!/bin/sh\necho 17\n")):
+        (tmp_path / name).write_text(script, "ascii")
+        (tmp_path / name).chmod(0o755)
+    now_ms, told = wall_ms(), tmp_path / "results.jsonl"
+    times = {"issued_at": now_ms, "expires_at": now_ms + HOUR_MS, "finish_by": now_ms + 2 * HOUR_MS}
+    moments = {name: moment_of(at_ms) for name, at_ms in times.items()}
+    commands = [replace(DRAIN, command_id=f"c{n}", node=f"node-{n}", **moments) for n in range(100)]
+    lines = [encode(event_of(c, source="x", id_=c.command_id, time_ms=T0)) for c in commands]
+    (tmp_path / "commands.jsonl").write_bytes(b"\n".join(lines))
+    words = ["act", "slurm", "--running", "wait", "--cluster", "c1", "--commands", str(tmp_path / "commands.jsonl")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "faultlens.cli", *words, "--out", str(told), "--ledger", str(tmp_path / "act.db")],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        while not (told.exists() and b'"state":"started"' in told.read_bytes()):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+                break
+        process.terminate()
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, b"Traceback" in said) == (128 + signal.SIGTERM, False), said
+    assert b"gone on with at the next start" in said
+    assert ends([Decoder().decode(line) for line in told.read_bytes().splitlines()]) == []
