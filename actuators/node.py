@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from actuators.programs import gpu_of, run
-from actuators.sdk import Actuator, Beat, Refused
+from actuators.programs import gpu_of
+from actuators.sdk import Actuator, Beat, Memory, Refused
+from actuators.watched import Execute, run_all
 from faultlens.events import Action, RemediationCommand
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_TAKES_LONG_S: Final = 3_600.0
-
-Run = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,14 @@ class Node(Actuator):
         self,
         node: str,
         programs: Programs,
+        memory_of: Callable[[str], Memory],
         *,
-        execute: Run = lambda program: run(program, timeout_s=_TAKES_LONG_S),
+        execute: Execute = run_all,
         boot_id: Path = BOOT_ID,
     ) -> None:
         self._node = node
         self._programs = programs
+        self._memory_of = memory_of
         self._run = execute
         self._boot_id = boot_id
         can: list[tuple[Action, object]] = [
@@ -61,14 +61,13 @@ class Node(Actuator):
         """Run what the action stands for."""
         if command.node != self._node:
             raise Refused(f"this is {self._node}, not {command.node}")
+        memory = self._memory_of(command.command_id)
         if command.action == "validate":
-            self._run(self._programs.validate)
+            self._run([self._programs.validate], beat, memory)
             return "validation passed"
         if command.action == "reset_device":
             device = gpu_of(command)
-            self._run([word.replace("{device}", device) for word in self._programs.reset_device])
+            self._run([[word.replace("{device}", device) for word in self._programs.reset_device]], beat, memory)
             return f"GPU {device} was reset"
-        for program in self._programs.restart_services:
-            self._run(program)
-            beat()
+        self._run(self._programs.restart_services, beat, memory)
         return f"{len(self._programs.restart_services)} services were restarted"

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final
 
+from actuators.others_words import one_line
 from actuators.sdk import Failed, Refused
 from faultlens.events import RemediationCommand
 
@@ -38,13 +39,18 @@ def run(program: Sequence[str], *, timeout_s: float = _TIMEOUT_S) -> str:
     """Run a program and return what it printed. Raises Failed: it cannot be run, failed, or took too long."""
     try:
         done = subprocess.run(  # noqa: S603 - an argument list, from configuration and checked names
-            list(program), capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+            list(program), capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
         )
     except OSError as error:
         raise Failed(f"{program[0]} cannot be run: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
         raise Failed(f"{program[0]} did not end within {timeout_s:g} s") from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[:_SAID_CHARS]
+        said = one_line(_text(done.stderr or done.stdout), limit=_SAID_CHARS)
         raise Failed(f"{program[0]} ended with {done.returncode}: {said}")
-    return done.stdout
+    return _text(done.stdout)
+
+
+def _text(raw: bytes) -> str:
+    """Return what was printed as text: a reason that somebody gave in another code is one all the same."""
+    return raw.decode("utf-8", "replace")

@@ -217,7 +217,8 @@ def node(  # noqa: PLR0913 - as above
         restart_services=tuple(("systemctl", "restart", unit) for unit in restart or ()),
     )
     place = _Place(f"node-{own}", cluster, commands, brokers, out, ledger, nodes=frozenset({own}))
-    _serve(Node(own, programs), place, log_format)
+    with closing(Ledger(place.file)) as kept:
+        _serve_by(kept, Node(own, programs, kept.memory_of), place, log_format)
 
 
 @app.command()

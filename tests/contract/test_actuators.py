@@ -17,7 +17,7 @@ from actuators import Actuator, Refused
 from actuators.dry_run import DryRun
 from actuators.ledger import Ledger
 from actuators.node import Node, Programs
-from actuators.sdk import Beat
+from actuators.sdk import Beat, Memory
 from actuators.webhook import SIGNATURE, Webhook, signature
 from faultlens.clock import HOUR_MS, MINUTE_MS
 from faultlens.errors import UsageError
@@ -241,11 +241,10 @@ def test_the_host_resets_the_gpu_that_is_named_and_acts_on_no_other_node(tmp_pat
     boot = tmp_path / "boot_id"
     boot.write_text("boot-1\n", "ascii")
 
-    def execute(program: Sequence[str]) -> str:
-        ran.append(list(program))
-        return ""
+    def execute(programs: Sequence[Sequence[str]], beat: Beat, memory: Memory) -> None:
+        ran.extend(list(program) for program in programs)
 
-    host = Node("node-1", Programs(validate=("check-it",)), execute=execute, boot_id=boot)
+    host = Node("node-1", Programs(validate=("check-it",)), ledger.memory_of, execute=execute, boot_id=boot)
     bench = Bench(host, ledger)
     reset = replace(DRAIN, action="reset_device", device=DeviceRef(index=3, uuid="GPU-12345678"))
     assert bench.worker.take(reset) == "succeeded"
