@@ -13,6 +13,7 @@ from streams.attribution import End, ended_by_nobody
 _DATED_MS: Final = SECOND_MS
 # Slurm's states of a run that was put back into the queue: REQUEUED, REQUEUE_HOLD, REQUEUE_FED (its sacct page).
 _PUT_BACK: Final = "requeue"
+_OF_ITS_OWN: Final = frozenset({"root", "none"})
 
 
 def counting(scheduler: End | None, launcher: End | None) -> End | None:
@@ -35,6 +36,11 @@ def _is_put_back(end: End) -> bool:
 
 
 def _had_failed(end: End, by_ms: int) -> bool:
-    """Return whether the program had failed by then, and nobody had ended it."""
-    failed_itself = end.outcome == "failed" and ended_by_nobody(end.exit_code, end.signal)
-    return failed_itself and end.at_ms < by_ms + _DATED_MS
+    """Return whether the program had failed by then, and nobody had ended it.
+
+    Within the second that a scheduler names it may have failed since its peers on other nodes were ended just before
+    it: what only speaks of others did not fail by itself then.
+    """
+    if end.outcome != "failed" or not ended_by_nobody(end.exit_code, end.signal):
+        return False
+    return end.at_ms <= by_ms or (end.at_ms < by_ms + _DATED_MS and end.said.role in _OF_ITS_OWN)

@@ -111,6 +111,12 @@ def test_what_fails_after_it_was_put_back_fails_by_that() -> None:
     assert within_the_second.told("j") == OWN
 
 
+def test_within_the_second_of_the_requeue_what_only_speaks_of_its_peers_was_ended_with_them() -> None:
+    for minute, stands in ((10.01, False), (10.02, True)):
+        scene = put_back(job().exit(10.01, "j", 0, "n1", PEER).end(10.015, "j", text=PEER), minute, arrives=10.5)
+        assert (scene.run(40).statuses("j")[-1] == "final") is stands
+
+
 def test_a_preemption_a_cancellation_or_a_command_of_ours_is_no_putting_back() -> None:
     for words in ({"reason": "CANCELLED by 1205"}, {"reason": None}, {"command_id": "cmd-1"}):
         assert put_back(broken(), **words).run(40).statuses("j")[-1] == "withdrawn"
