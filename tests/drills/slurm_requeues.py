@@ -106,6 +106,24 @@ def by_its_launcher(player: Player, launched: Launched) -> None:
         player.ends_as(job, "succeeded", 2)
 
 
+# Fails after a while as a broken device has it fail; where it is run again it goes on.
+BROKEN: Final = (
+    'sh -c \'test -n "$SLURM_RESTART_COUNT" && exec sleep 20; sleep 8; '
+    "echo RuntimeError: CUDA error: uncorrectable ECC error encountered >&2; exit 1'"
+)
+
+
+def to_another_node(player: Player, launched: Launched) -> list[str]:
+    """Have a launcher put its job back away from its node, which Slurm only takes in three words, of which the first
+    ends the launcher too; return what is not so."""
+    moved = player.job("moved", launched.command("--retries 1", BROKEN), node="node[7-8]")
+    before = _runs(player.lab, moved, restarts=0)
+    after = _runs(player.lab, moved, restarts=1)
+    player.fails(moved, "hardware", "gpu.memory", what="its device is broken, and it was requeued elsewhere")
+    player.ends_as(moved, "succeeded", 2)
+    return [] if before != after else [f"{moved} was to leave {before}, and ran there again"]
+
+
 def _runs(lab: Lab, job: str, *, restarts: int) -> str:
     """Wait until a job runs after so many restarts; return its node."""
     deadline = monotonic() + PATIENCE_S
@@ -130,13 +148,14 @@ def play(line: Pipeline, player: Player, state: Path) -> list[str]:
     """Run all jobs, and return what was not handed over as it should be."""
     launched = Launched(line, state)
     by_its_launcher(player, launched)
+    stayed = to_another_node(player, launched)
     by_its_node(player, launched)
     by_a_person(player)
     say(f"{len(player.jobs)} jobs")
     for job in player.jobs.values():
         player.lab.until(job, "COMPLETED", "FAILED", "")
     handed = [launched.handed("saved", attempt) for attempt in (1, 2)]
-    return [] if handed == [[None, None], SAVED] else [f"the attempts were handed {handed}"]
+    return stayed if handed == [[None, None], SAVED] else [*stayed, f"the attempts were handed {handed}"]
 
 
 def main(tool: Path, state: Path) -> int:
