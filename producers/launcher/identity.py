@@ -15,6 +15,7 @@ Runner = Literal["torchrun", "mpirun", "srun"]
 # By falling precision: torchrun's and ours, Slurm's, Open MPI's, MPICH's and Intel MPI's.
 _RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 _WORLD: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_RANKS_HERE: Final = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 _DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")
 _RUNNERS: Final[Mapping[str, Runner]] = {
     "TORCHELASTIC_RUN_ID": "torchrun", "OMPI_COMM_WORLD_RANK": "mpirun", "SLURM_PROCID": "srun", "PMI_RANK": "mpirun",
@@ -27,7 +28,8 @@ _USER: Final = ("SLURM_JOB_USER", "USER", "LOGNAME")
 class Identity(Struct, frozen=True, kw_only=True):
     """`nodes`: all of the job's, as far as the scheduler names them; `devices`: of this node, None if not said.
 
-    `under`: what runs the ranks together, and ends all of them when one fails.
+    `ranks_here`: how many of the ranks are on each node, where that is said. `under`: what runs the ranks together, and
+    ends all of them when one fails.
     """
 
     job_id: str
@@ -43,6 +45,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     name: str | None = None
     workload: Workload = "batch"
     under: Runner | None = None
+    ranks_here: int | None = None
 
     @property
     def is_first(self) -> bool:
@@ -50,8 +53,8 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.rank == 0
 
     def allocation(self) -> tuple[Slot, ...]:
-        """Return what the job holds; of other nodes it is not known which devices."""
-        width = max(1, self.ranks // max(1, len(self.nodes)))
+        """Return what the job holds, as the first rank knows it; of other nodes it is not known which devices."""
+        width = self.ranks_here or max(1, self.ranks // max(1, len(self.nodes)))
         return tuple(
             Slot(node, self.devices if node == self.node else None, ranks=self._ranks(number, width))
             for number, node in enumerate(self.nodes)
@@ -82,6 +85,7 @@ def identity_of(environment: Mapping[str, str], *, node: str, cluster: str | Non
         team=environment.get("SLURM_JOB_ACCOUNT") or None,
         name=environment.get("SLURM_JOB_NAME") or None,
         workload="training" if ranks > 1 else "batch",
+        ranks_here=_number(environment, _RANKS_HERE),
         under=next((runner for name, runner in _RUNNERS.items() if environment.get(name)), None) if ranks > 1 else None,
     )
 

@@ -118,11 +118,11 @@ class Lab:
             fails,
         ]
 
-    def inside(self, job: str, fails: str, *options: str) -> subprocess.Popen[bytes]:
+    def inside(self, job: str, fails: str, *options: str, node: str = "n1", **more: str) -> subprocess.Popen[bytes]:
         """Start a job whose ranks are each run by a launcher."""
         launch = [*LAUNCH, "--out", str(self.told(job)), "--"]
         command = [*self._run(*options), "--no-python", *launch, *self.training(job, fails)]
-        return self._start(job, "n1", command)
+        return self._start(job, node, command, **more)
 
     def around(self, job: str, fails: str, *options: str, node: str = "n1", **more: str) -> subprocess.Popen[bytes]:
         """Start a job of which a launcher runs torchrun, on this node."""
@@ -197,11 +197,24 @@ def fails_and_goes_on(lab: Lab) -> None:
     lab.ends |= {"inside-again/2": "succeeded", "around-again/1": "succeeded"}
 
 
+def two_nodes(lab: Lab) -> None:
+    """Let the last rank of a job raise that only torchrun names, and that no scheduler gave its nodes."""
+    job, options = "two-nodes", meeting("two-nodes", "--nnodes=2")
+    agents = [lab.inside(job, "raises", *options, node=node, FAULTLENS_JOB_ID="") for node in ("n1", "n2")]
+    if 0 in [agent.wait(PATIENCE_S) for agent in agents]:
+        raise RuntimeError(f"{job} did not fail: see {lab.folder}")
+    lab.fails(job, what="its last rank raises, on another node")
+
+
+def meeting(job: str, *more: str) -> list[str]:
+    """Return the options by which agents with a rank each meet."""
+    where = [f"--rdzv-endpoint=127.0.0.1:{_port()}", f"--rdzv-id={job}", "--rdzv-backend=c10d"]
+    return [*where, "--nproc-per-node=1", "--local-addr=127.0.0.1", "--rdzv-conf=last_call_timeout=1", *more]
+
+
 def elastic(lab: Lab) -> None:
     """Let a second agent join a job, and leave it again."""
-    job, options = "elastic", [f"--rdzv-endpoint=127.0.0.1:{_port()}", "--rdzv-id=elastic", "--rdzv-backend=c10d"]
-    options += ["--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3", "--local-addr=127.0.0.1"]
-    options += ["--rdzv-conf=last_call_timeout=1"]
+    job, options = "elastic", meeting("elastic", "--nnodes=1:2", "--max-restarts=3")
     first = lab.around(job, "never", *options)
     lab.until(job, lambda events: len(steps(events)) >= 3)
     # Nobody numbers launchers that no scheduler starts: all but the first are told that they are not.
@@ -248,7 +261,7 @@ def main(torchrun: Path, folder: Path) -> int:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     lab = Lab(torchrun, folder)
-    for play in (fails_and_ends, fails_and_goes_on, elastic):
+    for play in (fails_and_ends, fails_and_goes_on, two_nodes, elastic):
         say(play.__doc__ or play.__name__)
         play(lab)
     truth = Truth(tuple(lab.failures), lab.ends)

@@ -122,6 +122,15 @@ def test_of_other_nodes_it_is_not_said_which_devices_are_held() -> None:
     assert who.allocation() == (Slot("a", (0, 1), ranks=(0, 1)), Slot("b", None, ranks=(2, 3)))
 
 
+def test_where_nobody_names_the_other_nodes_their_ranks_are_not_said_to_be_here() -> None:
+    environment = {"RANK": "0", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "r"}
+    who = identity_of(environment, node="n1", cluster="c1", fresh_id="f")
+    assert who.allocation() == (Slot("n1", ranks=tuple(range(8))),)
+    slurm = environment | {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
+    slots = identity_of(slurm, node="n1", cluster="c1", fresh_id="f").allocation()
+    assert [slot.ranks for slot in slots] == [tuple(range(8)), tuple(range(8, 16))]
+
+
 def test_nodes_to_keep_away_from_are_told_to_what_starts_the_next_attempt() -> None:
     assert excluding(["n1", "n2"])["SBATCH_EXCLUDE"] == "n1,n2"
     assert excluding([]) == {}
