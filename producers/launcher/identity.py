@@ -12,8 +12,9 @@ from faultlens.progress import named_job
 from producers.slurm.node_lists import NodeListError, expand
 
 Runner = Literal["torchrun", "mpirun", "srun"]
-# By falling precision: torchrun's and ours, Slurm's, Open MPI's, MPICH's and Intel MPI's.
-_RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+# By falling precision: torchrun's and ours, Slurm's, Open MPI's, MPICH's and Intel MPI's; and which node it is on, by
+# what torchrun takes for its option `--node-rank` (Kubeflow's operators set it).
+_RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PET_NODE_RANK")
 _WORLD: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _RANKS_HERE: Final = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 _DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")

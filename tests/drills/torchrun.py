@@ -218,7 +218,7 @@ def elastic(lab: Lab) -> None:
     first = lab.around(job, "never", *options)
     lab.until(job, lambda events: len(steps(events)) >= 3)
     # Nobody numbers launchers that no scheduler starts: all but the first are told that they are not.
-    second = lab.around(job, "never", *options, node="n2", RANK="1", WORLD_SIZE="2")
+    second = lab.around(job, "never", *options, node="n2", RANK="1")
     lab.until(job, lambda events: len(resizes(events)) == 1)
     joined = len(steps(lab.events(job)))
     lab.until(job, lambda events: len(steps(events)) >= joined + 3)

@@ -103,6 +103,8 @@ def test_what_is_no_secret_stays() -> None:
         ({"SLURM_JOB_ID": "78", "SLURM_JOB_NODELIST": "gpu[1-"}, "78", 1, 0, ("here",), None),
         ({"OMPI_COMM_WORLD_RANK": "2", "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, "fresh", 1, 2, ("here",), None),
         ({"RANK": "x"}, "fresh", 1, 0, ("here",), None),
+        ({"FAULTLENS_JOB_ID": "j", "PET_NODE_RANK": "2", "PET_NNODES": "4"}, "j", 1, 2, ("here",), None),
+        ({"FAULTLENS_JOB_ID": "j", "PET_NODE_RANK": "2", "RANK": "9"}, "j", 1, 9, ("here",), None),
     ],
 )  # fmt: skip
 def test_who_we_are_is_read_from_what_launchers_set(
