@@ -149,7 +149,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     @property
     def end(self) -> End | None:
         """The end that counts, as `counting` has it; of words of equal rank the later arrival."""
-        return counting(self.ends.get("scheduler"), self.ends.get("launcher")) or self.closed
+        return counting(self.ends.get("scheduler"), self.ends.get("launcher")) if self.ends else self.closed
 
     @property
     def failed(self) -> bool:

@@ -100,6 +100,7 @@ class Lab:
         self._torchrun = torchrun
         self.folder = folder
         self._decode = Decoder(TYPES).decode
+        self._started: list[subprocess.Popen[bytes]] = []
         self.failures: list[Failure] = []
         self.ends: dict[str, str] = {}
         (folder / "training.py").write_text(TRAINING, "utf-8")
@@ -140,9 +141,17 @@ class Lab:
             # Else workers that meet anew find the addresses of those before them, where these wait no more.
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **more,
         }  # fmt: skip
-        log = (self.folder / f"{job}.{node}.log").open("wb")
-        with log:
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        with (self.folder / f"{job}.{node}.log").open("wb") as log:
+            started = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        self._started.append(started)
+        return started
+
+    def close(self) -> None:
+        """End what still runs."""
+        for started in self._started:
+            started.terminate()
+        for started in self._started:
+            started.wait(PATIENCE_S)
 
     def told(self, job: str) -> Path:
         """Return the file of what is told of a job."""
@@ -261,9 +270,12 @@ def main(torchrun: Path, folder: Path) -> int:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     lab = Lab(torchrun, folder)
-    for play in (fails_and_ends, fails_and_goes_on, two_nodes, elastic):
-        say(play.__doc__ or play.__name__)
-        play(lab)
+    try:
+        for play in (fails_and_ends, fails_and_goes_on, two_nodes, elastic):
+            say(play.__doc__ or play.__name__)
+            play(lab)
+    finally:
+        lab.close()
     truth = Truth(tuple(lab.failures), lab.ends)
     differences = judged(lab, truth)
     for difference in differences:
