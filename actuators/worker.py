@@ -104,12 +104,16 @@ class Worker:
                 return self._end(command, "refused", f"the same is being done there by command {other}")
             return self._carried_out(command, known)
 
+    def tidy(self) -> None:
+        """Forget what ended long ago: to be asked for once a day by whoever goes on for long."""
+        self._ledger.forget(self._now_ms())
+
     def unfinished(self) -> list[RemediationCommand]:
         """Return what was accepted or begun before this process was started, after telling what was not told of ends.
 
         What ended long ago is forgotten. Raises WorldError: the ledger cannot be used.
         """
-        self._ledger.forget(self._now_ms())
+        self.tidy()
         for entry in self._ledger.untold():
             self._told(_read(entry), entry)
         begun = self._ledger.unfinished()

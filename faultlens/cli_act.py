@@ -26,7 +26,7 @@ from actuators.webhook import Bundle, Webhook
 from actuators.worker import Duty
 from faultlens.cli_options import Brokers, ClusterOption, KubeconfigOption, Out
 from faultlens.cli_outlet import outlet
-from faultlens.clock import SECOND_MS, monotonic_s, wall_ms
+from faultlens.clock import DAY_MS, SECOND_MS, monotonic_s, wall_ms
 from faultlens.codec import Decoder
 from faultlens.errors import ConfigurationError, UsageError, WorldError
 from faultlens.events import Action, RemediationCommand
@@ -375,8 +375,12 @@ def _follow(place: _Place, worker: Worker, crew: Crew) -> None:
     group = f"faultlens-act-{place.cluster}-{place.name}"
     with closing(KafkaCommands(load_connection(place.brokers), group)) as source:
         log.info("carries commands out", actuator=worker.actuator.name, cluster=place.cluster)
+        tidied_ms = _steady_ms()
         while True:
             crew.check()
+            if _steady_ms() - tidied_ms > DAY_MS:
+                worker.tidy()
+                tidied_ms = _steady_ms()
             accepted = [command for command in source.poll(_POLL_S) if worker.accept(command)]
             source.written_down()
             for command in accepted:

@@ -21,7 +21,7 @@ from actuators.crew import Crew
 from actuators.ledger import Ledger
 from actuators.sdk import Beat
 from actuators.worker import Duty, Stopped
-from faultlens.clock import HOUR_MS, MINUTE_MS, moment_of, wall_ms
+from faultlens.clock import DAY_MS, HOUR_MS, MINUTE_MS, moment_of, wall_ms
 from faultlens.codec import Decoder, Event, encode, event_of
 from faultlens.events import RemediationResult
 from tests.contract.acting import DRAIN, LATER, T0, Acting, Bench, Clock, ends
@@ -226,6 +226,20 @@ def test_signs_of_life_and_the_latest_end_do_not_wait_for_a_clock_that_was_set_b
     assert worker.take(DRAIN) == "failed"
     beats = [e for e in told if isinstance(e.data, RemediationResult) and e.data.state == "started"]
     assert 119 <= len(beats) <= 122, "one each half minute of the hour"
+
+
+def test_what_ended_a_month_ago_is_forgotten_with_its_notes_and_what_goes_on_is_not(ledger: Ledger) -> None:
+    bench = Bench(Acting(), ledger)
+    bench.worker.take(DRAIN)
+    bench.worker.accept(replace(DRAIN, command_id="goes-on", node="node-2"))
+    ledger.take("node-2", "incident-1")
+    for command_id in (DRAIN.command_id, "goes-on"):
+        ledger.note(command_id, b"note")
+    bench.clock.now_ms += 31 * DAY_MS
+    bench.worker.tidy()
+    assert (ledger.get(DRAIN.command_id), ledger.noted(DRAIN.command_id)) == (None, None)
+    assert ([c.command_id for c in bench.worker.unfinished()], ledger.noted("goes-on")) == (["goes-on"], b"note")
+    assert ledger.taken_for("node-2") == "incident-1"
 
 
 # --- too much, and the end ---------------------------------------------------------------------------------
