@@ -55,7 +55,7 @@ def serve(actuator: Actuator, place: Place, log_format: LogFormat) -> None:
 
 
 def serve_by(ledger: Ledger, actuator: Actuator, place: Place, log_format: LogFormat) -> None:
-    """As `_serve`, by a ledger that is open: an actuator that keeps notes has them there."""
+    """As `serve`, by a ledger that is open: an actuator that keeps notes has them there."""
     configure(log_format)
     forward_libraries()
     spool = place.file.with_suffix(".spool")
