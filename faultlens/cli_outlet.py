@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -35,20 +36,33 @@ class Outlet(Protocol):
 
 
 class Lines:
-    """A file of events, one a line."""
+    """A file of events, one a line. `direct`: what is written to it is in the file at once, and can be taken back."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, *, direct: bool = False) -> None:
         self._file = file
+        self._direct = direct
         self._lock = Lock()
 
     def put(self, event: Event) -> None:
         """Write the event. WorldError: it cannot be written."""
         try:
             with self._lock:
-                self._file.write(encode(event) + b"\n")
-                self._file.flush()
+                self._write(encode(event) + b"\n")
         except OSError as error:
             raise WorldError(f"{self._file.name} cannot be written: {error.strerror or error}") from None
+
+    def _write(self, line: bytes) -> None:
+        """Write the whole line, or nothing of it: half a line would spoil the next one."""
+        written = 0
+        try:
+            while written < len(line):
+                written += self._file.write(line[written:])
+            self._file.flush()
+        except OSError:
+            if written and self._direct:
+                with suppress(OSError):  # a pipe takes nothing back
+                    self._file.truncate(self._file.seek(0, os.SEEK_END) - written)
+            raise
 
     def settle(self, timeout_s: float) -> bool:
         """Return that all is written: it is when it is put."""
@@ -99,11 +113,11 @@ def lines(out: Path) -> Iterator[Lines]:
         yield Lines(sys.stdout.buffer)
         return
     try:
-        file = out.open("ab")
+        file = out.open("ab", buffering=0)
     except OSError as error:
         raise WorldError(f"{out} cannot be written: {error.strerror or error}") from None
     with file:
-        yield Lines(file)
+        yield Lines(file, direct=True)
 
 
 def _delivered(

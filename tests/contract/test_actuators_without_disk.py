@@ -145,3 +145,18 @@ def test_a_disk_that_is_full_ends_the_process_with_its_reason_and_loses_no_end(t
     again = acted(tmp_path, commands)
     assert again.returncode == 0, again.stderr
     assert set(results(tmp_path)) == {(command.command_id, "refused") for command in commands}
+
+
+def test_results_that_cannot_be_written_end_the_process_and_leave_no_half_line(tmp_path: Path) -> None:
+    commands = [live(number) for number in range(20)]
+    assert acted(tmp_path, commands[:1]).returncode == 0
+    path = tmp_path / "results.jsonl"
+    line = path.read_bytes().splitlines(keepends=True)[-1]
+    path.write_bytes(line * (60_000 // len(line)))
+    (tmp_path / "act.db").unlink()
+    ran = acted(tmp_path, commands, limit=61_000)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (3, False), ran.stderr
+    assert "results.jsonl cannot be written: File too large" in ran.stderr
+    assert path.read_bytes().endswith(b"\n")
+    assert acted(tmp_path, commands).returncode == 0
+    assert set(results(tmp_path)) == {(command.command_id, "refused") for command in commands}
