@@ -7,11 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from faultlens.catalogue.lookup import driver_branch
-from faultlens.clock import DAY_MS, MINUTE_MS
+from faultlens.clock import DAY_MS
 from faultlens.codec import stable_id
 from faultlens.internal import Announced, Intervened, Observation, Tended
 from streams.node_health.conditions import condition_id
-from streams.remediation import announcing, common, fleet, looked_past, renaming
+from streams.remediation import announcing, common, echoes, fleet, looked_past, renaming
 from streams.remediation.climbing import advance
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
@@ -30,8 +30,6 @@ from streams.remediation.record import (
 _ANNOUNCES_FROM: Final = 565
 # While an incident is open, its node is watched; the word is given anew with each command.
 WATCHED_MS: Final = 7 * DAY_MS
-# A bridge may tell so late what was done to a node.
-_TOLD_LATE_MS: Final = 10 * MINUTE_MS
 _RETURN: Final = "return"
 _ROLES: Final = {"root": 2, "unexpected": 1, "trend": 0}
 _BY_TOOL: Final = ("timeout", "error", "missing")
@@ -330,35 +328,15 @@ def gone(desk: Desk, incident: IncidentCard) -> None:
     close(desk, replace(incident, repaired_by=incident.repaired_by or "reboot"), "the node is gone")
 
 
-def _held_for_us(desk: Desk, word: Intervened) -> None:
-    """A command of ours that is over was carried out, though nobody says so: the node is ours to bring back.
-
-    What was commanded by nobody here is held by somebody else.
-    """
-    card = desk.node(word.node)
-    awaited = desk.issued(card.command)
-    if desk.issued(word.command_id) is None:
-        return
-    if awaited is not None and (awaited.id == word.command_id or awaited.action == "return_to_service"):
-        return  # its end will say
-    is_old = word.at_ms <= card.covered_to_ms and desk.now_ms - card.covered_to_ms < _TOLD_LATE_MS
-    if card.taken or is_old:
-        return
-    fleet.keep(desk, replace(card, taken=True))
-    if card.incident is None:
-        desk.released.append((word.node, None))
-
-
 def intervened(desk: Desk, word: Intervened) -> None:
     """A person who puts a node back ends its incident; what failed then calls for nothing for a day."""
-    if word.command_id is not None and word.action in ("cordon", "drain"):
-        _held_for_us(desk, word)
-    if word.command_id is not None or word.action not in ("uncordon", "add"):
+    if word.command_id is not None:
+        echoes.heard(desk, word)
         return
     card = desk.node(word.node)
     incident = desk.incident(card.incident)
-    if incident is not None and incident.stage == "returning" and card.command is not None:
-        return  # what we asked for, seen before its result
+    if word.action not in ("uncordon", "add") or echoes.is_our_return(card, incident, word, desk.now_ms):
+        return
     fleet.keep(desk, looked_past.put_back(card, word.at_ms, desk.now_ms))
     if incident is None:
         return

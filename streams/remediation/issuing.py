@@ -142,7 +142,7 @@ def ended(desk: Desk, command: CommandCard, state: str, reason: str) -> CommandC
         card = desk.node(command.node)
         if card.command == command.id:
             card = replace(card, command=None, taking="")
-        fleet.keep(desk, _left(card, command))
+        fleet.keep(desk, _left(card, command, desk.now_ms))
     return command
 
 
@@ -150,15 +150,15 @@ def late(desk: Desk, command: CommandCard, state: str) -> CommandCard:
     """Note what a result that comes after its command was closed says of the node; return the command as it says."""
     told = replace(command, state=state)
     if state == "succeeded" and command.node and command.mode == "live":
-        fleet.keep(desk, _left(desk.node(command.node), told))
+        fleet.keep(desk, _left(desk.node(command.node), told, desk.now_ms))
     return told
 
 
-def _left(card: NodeCard, command: CommandCard) -> NodeCard:
+def _left(card: NodeCard, command: CommandCard, now_ms: int) -> NodeCard:
     """Return the node's card as the command's end leaves it: in doubt it is out."""
     action, state = command.action, command.state
     if action == "return_to_service" and state == "succeeded":
-        return replace(card, taken=False, excluded=())
+        return replace(card, taken=False, excluded=(), returned_ms=now_ms)
     if action == "exclude_device" and state == "succeeded":
         index = None if command.device is None else command.device.index
         known = (*card.excluded, index) if index is not None and index not in card.excluded else card.excluded

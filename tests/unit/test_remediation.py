@@ -155,6 +155,17 @@ def test_a_node_that_a_lost_command_took_after_its_incidents_end_is_brought_back
     assert scene.standing() == {}
 
 
+@pytest.mark.parametrize(("after", "ends"), [(-0.3, False), (0.3, True)])
+def test_a_bridges_late_word_of_our_own_return_is_no_persons_will(after: float, ends: bool) -> None:
+    back = Repairs(2).fault(5, "n1", "79", check="gpu_count").run(40).minute_of("n1", "return_to_service") + 0.4
+    scene = Repairs(2).fault(5, "n1", "79", check="gpu_count").run(back)
+    assert scene.standing() == {}
+    scene.fault(back + 0.1, "n1", "95", check="ecc")
+    told = NodeActed("n1", "c1", "uncordon", "root", planned=False)
+    scene.at(back + 0.5, told, "bridge/slurm", happened=back + after).run(back + 1)
+    assert (scene.standing() == {}) == ends
+
+
 def test_a_node_that_a_person_cordoned_stays_theirs_though_a_command_of_ours_is_told_to_hold_it_too() -> None:
     scene = Repairs(2).fault(5, "n1", "79", check="gpu_count").act(6, "n1", "cordon").run(6.1)
     told = NodeActed("n1", "c1", "cordon", "faultlens", planned=False, command_id=scene.commands[0].command_id)
