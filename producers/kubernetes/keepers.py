@@ -22,13 +22,15 @@ _WRITERS_MAX: Final = 32
 class Keeper(NamedTuple):
     """Who keeps a node from work, and since when (None: that is not told).
 
-    `is_us`: it is cordoned by us; `is_marked`: by a mark that only this one sets and takes away.
+    `is_us`: it is cordoned by us; `is_marked`: by a mark that only this one sets and takes away. `is_planned`: it is
+    not wanted any more.
     """
 
     name: str
     since_ms: int | None
     is_us: bool = False
     is_marked: bool = False
+    is_planned: bool = False
 
 
 def keeper_of(node: Node) -> Keeper | None:
@@ -40,7 +42,8 @@ def keeper_of(node: Node) -> Keeper | None:
         by = held_by(node.metadata, _MADE_UNSCHEDULABLE)
         if by is None:
             return Keeper(UNKNOWN, None)
-        return Keeper(_named(by.manager), _ms(by.time), is_us=by.manager == MANAGER)
+        name = _named(by.manager)
+        return Keeper(name, _ms(by.time), is_us=by.manager == MANAGER, is_planned=_is_planned(name))
     return next(_by_marks(node), None)
 
 
@@ -49,9 +52,9 @@ def _by_marks(node: Node) -> Iterator[Keeper]:
     for name, word in load_words().keepers.items():
         for taint in node.spec.taints or ():
             if taint.key in word.taints and taint.effect in _KEEPS_OUT:
-                yield Keeper(name, _ms(taint.time_added), is_marked=True)
+                yield Keeper(name, _ms(taint.time_added), is_marked=True, is_planned=word.planned)
         if any(fnmatchcase(labels.get(label, ""), pattern) for label, pattern in word.labels.items()):
-            yield Keeper(name, None, is_marked=True)
+            yield Keeper(name, None, is_marked=True, is_planned=word.planned)
 
 
 def writers_of(meta: Metadata) -> dict[str, int]:
@@ -79,6 +82,11 @@ def _named(manager: str) -> str:
     keepers = load_words().keepers.items()
     known = (name for name, word in keepers if any(fnmatchcase(manager, pattern) for pattern in word.managers))
     return next(known, manager) or UNKNOWN
+
+
+def _is_planned(name: str) -> bool:
+    word = load_words().keepers.get(name)
+    return word is not None and word.planned
 
 
 def _ms(time: datetime | None) -> int | None:

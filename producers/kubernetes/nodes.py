@@ -158,7 +158,7 @@ class NodeTeller:
             cluster=self._names.cluster,
             action=action,
             actor=by.name,
-            planned=False,
+            planned=by.is_planned,
             command_id=command,
         )
         return self._say(data, at_ms, action, at_ms)

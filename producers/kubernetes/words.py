@@ -77,11 +77,15 @@ class TaintWord(_Strict):
 
 
 class KeeperWord(_Strict):
-    """How a controller that keeps nodes from work is known: names of its client, taints and labels that it sets."""
+    """How a controller that keeps nodes from work is known: names of its client, taints and labels that it sets.
+
+    `planned`: what it takes away is not wanted any more, and no loss of what was promised.
+    """
 
     managers: tuple[Text, ...] = ()
     taints: frozenset[Text] = frozenset()
     labels: dict[Text, Text] = {}
+    planned: bool = False
 
 
 class Words(_Strict):

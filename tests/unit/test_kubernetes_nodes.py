@@ -233,6 +233,7 @@ def test_a_node_that_a_controller_taints_is_kept_by_it_until_the_taint_is_gone(
     lab.waits(90)
     lab.sees("Node", written(), 100)
     assert acts(lab) == [("cordon", keeper, 20), ("uncordon", keeper, 100)]
+    assert lab.of("node.action")[0]["planned"] is True, "nobody was promised a node that is not needed any more"
     assert [report["gpus_allocatable"] for report in lab.of("node.health")][:1] == [0]
 
 
@@ -244,6 +245,7 @@ def test_a_node_that_hyperpod_calls_unschedulable_is_kept_by_it() -> None:
     pending["metadata"]["labels"]["sagemaker.amazonaws.com/node-health-status"] = "Schedulable"
     lab.sees("Node", pending, 50)
     assert acts(lab) == [("cordon", "hyperpod", 20), ("uncordon", "hyperpod", 50)]
+    assert lab.of("node.action")[0]["planned"] is False
 
 
 def test_a_person_who_takes_our_cordon_back_and_wipes_our_marks_is_not_us() -> None:
