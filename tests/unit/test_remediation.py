@@ -163,7 +163,7 @@ def test_a_bridges_late_word_of_our_own_return_is_no_persons_will(after: float, 
     scene.fault(back + 0.1, "n1", "95", check="ecc")
     told = NodeActed("n1", "c1", "uncordon", "root", planned=False)
     scene.at(back + 0.5, told, "bridge/slurm", happened=back + after).run(back + 1)
-    assert (scene.standing() == {}) == ends
+    assert ("put back by root" in {incident.closed_because for incident in scene.incidents}) == ends
 
 
 def test_a_node_that_a_person_cordoned_stays_theirs_though_a_command_of_ours_is_told_to_hold_it_too() -> None:
