@@ -15,7 +15,6 @@ import msgspec
 
 from actuators.others_words import bounded, one_line
 from actuators.sdk import Actuator, Beat, Failed, Refused
-from faultlens.clock import monotonic_s
 from faultlens.errors import UsageError
 from faultlens.events import Action, RemediationCommand
 from faultlens.hooks import open_hook
@@ -92,7 +91,10 @@ class Webhook(Actuator):
         request = urllib.request.Request(self._url, body, headers)  # noqa: S310 - http(s), checked above
         try:
             with open_hook(request, timeout=TIMEOUT_S) as answer:
-                return _read(_body(answer))
+                raw = answer.read(_ANSWER_BYTES)
+                if answer.length and len(raw) < _ANSWER_BYTES:
+                    raise _UnreachableError("cannot be reached: it broke off in its answer")
+                return _read(raw)
         except urllib.error.HTTPError as error:
             if error.code >= 500 or error.code == 429:
                 raise _UnreachableError(f"answered {error.code}") from None
@@ -103,17 +105,6 @@ class Webhook(Actuator):
 
 class _UnreachableError(Exception):
     """The other side may answer when it is asked again."""
-
-
-def _body(answer: Any) -> bytes:
-    """Return what is answered, as far as it comes in time: one that trickles holds up nobody."""
-    until_s, raw = monotonic_s() + TIMEOUT_S, b""
-    while len(raw) < _ANSWER_BYTES and monotonic_s() < until_s:
-        part = answer.read1(_ANSWER_BYTES - len(raw))
-        if not part:
-            break
-        raw += part
-    return raw
 
 
 def _read(raw: bytes) -> str:

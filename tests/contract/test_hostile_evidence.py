@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
+from urllib.request import Request
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +23,7 @@ from actuators.slurm import Slurm
 from actuators.ticket import MailedTicket, letter
 from actuators.webhook import Webhook
 from faultlens.events import CommandReason, RemediationCommand
+from faultlens.hooks import open_hook
 from faultlens.local_delivering import Message, _letter
 from tests.contract.acting import DRAIN, Bench, Clock
 from tests.contract.test_actuators import Receiver, receiver
@@ -146,13 +149,44 @@ def speaking(says: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 two hundred\r\n\r\n", b"HTTP/1.1 200\r\nX: " + b"y" * 70_000]
+    "said",
+    [
+        b"",
+        b"garbage\r\n\r\n",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"state": "fai',
+        b"HTTP/1.1 two hundred\r\n\r\n",
+        b"HTTP/1.1 200\r\nX: " + b"y" * 70_000,
+    ],
 )
 def test_a_hook_that_speaks_no_http_is_tried_again_and_ends_the_command(said: bytes, ledger: Ledger) -> None:
     with speaking(lambda called: called.sendall(said)) as url:
         ended, bench = posted(Receiver(url), ledger, {})
     assert ended == "failed"
     assert "cannot be reached" in (bench.results[-1].reason or "")
+
+
+@pytest.mark.parametrize(
+    "begin", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n", b"HTTP"]
+)
+def test_a_hook_that_trickles_is_heard_for_twice_its_time(begin: bytes) -> None:
+    sent: list[int] = []
+
+    def trickles(called: socket.socket) -> None:
+        called.sendall(begin)
+        for number in range(1_000):
+            called.sendall(b".")
+            sent.append(number)
+            Flag().wait(0.01)
+
+    def serves(called: socket.socket) -> None:
+        with suppress(OSError):
+            trickles(called)
+
+    request = Request("http://127.0.0.1/", b"{}")
+    with speaking(serves) as url, suppress(HTTPException, OSError):
+        request.full_url = url
+        open_hook(request, timeout=0.2).read(64_000)
+    assert len(sent) < 500, "of some ten seconds not even half"
 
 
 def test_a_command_whose_id_would_be_two_headers_is_not_posted(receiver: Receiver, ledger: Ledger) -> None:
