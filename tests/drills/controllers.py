@@ -8,13 +8,12 @@ tests/unit/test_kubernetes_controllers.py.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +21,7 @@ import yaml
 
 from tests.drills.kubelab import NAMESPACE, Api, Lab, until
 from tests.drills.pipeline import say
-from tests.drills.recording import Recorder, compiled, defined
+from tests.drills.recording import Recorder, compiled, defined, meanwhile
 
 PORT: Final = "27543"
 PATHS: Final = {
@@ -119,14 +118,10 @@ def running(api: Api, kubeconfig: Path, controller: Controller, state: Path) -> 
     settings.write_text(
         yaml.safe_dump({"apiVersion": controller.api, "kind": "Configuration", **says, **controller.more})
     )
-    environment = os.environ | {"KUBECONFIG": str(kubeconfig), "TMPDIR": str(folder)}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program, "--config", settings], env=environment, stdout=log, stderr=log)
-    try:
+    with meanwhile(
+        [program, "--config", str(settings)], folder / "log", KUBECONFIG=str(kubeconfig), TMPDIR=str(folder)
+    ):
         yield source
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def pods(api: Api, label: str, value: str) -> list[dict[str, Any]]:
@@ -233,24 +228,17 @@ def _over(api: Api, kind: str, name: str, word: str) -> None:
 def main(tool: Path, state: Path) -> int:
     """Record; return 0 when all jobs came to their ends."""
     lab = Lab(tool, state / "lab", PORT)
-    lab.up()
-    try:
-        api = Api(lab.kubeconfig)
-        api.make("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        api.make(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
-        with ExitStack() as stack:
-            sources = {c.name: stack.enter_context(running(api, lab.kubeconfig, c, state)) for c in CONTROLLERS}
-            recorder = Recorder(api, PATHS)
-            stack.callback(recorder.close)
+    with lab.running() as api, ExitStack() as stack:
+        api.make_namespace()
+        sources = {c.name: stack.enter_context(running(api, lab.kubeconfig, c, state)) for c in CONTROLLERS}
+        with closing(Recorder(api, PATHS)) as recorder:
             of_jobset(api)
             say("JobSets are over")
             of_leader_worker_set(api)
             say("a group was made anew")
             of_trainer(api, sources["trainer"])
-        recorder.write("controllers")
-        return 0
-    finally:
-        lab.down()
+    recorder.write("controllers")
+    return 0
 
 
 if __name__ == "__main__":

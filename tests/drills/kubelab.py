@@ -82,6 +82,11 @@ class Api:
                 raise
             return None
 
+    def make_namespace(self) -> None:
+        """Make the drill's namespace, with the account that its pods run as."""
+        self.make("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        self.make(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
+
     def pods(self, job: str = "") -> list[dict[str, Any]]:
         """Return the pods of the drill, or of one of its jobs."""
         selector = f"?labelSelector=job-name%3D{job}" if job else ""
@@ -179,6 +184,15 @@ class Lab:
         """Start what does not run."""
         subprocess.run([self._tool / "up.sh"], env=self._environment, check=True, timeout=3_600)
 
+    @contextmanager
+    def running(self) -> Iterator[Api]:
+        """Bring it up; stop everything and forget it in the end."""
+        self.up()
+        try:
+            yield Api(self.kubeconfig)
+        finally:
+            subprocess.run([self._tool / "down.sh", "--wipe"], env=self._environment, check=False, timeout=120)
+
     def restart_api_server(self) -> Iterator[None]:
         """Take the API server down; go on when it is asked for again."""
         self._script("stop apiserver")
@@ -222,7 +236,3 @@ class Lab:
     def _script(self, text: str) -> None:
         command = f". {self._tool / 'lib.sh'}; {text}"
         subprocess.run(["bash", "-c", command], env=self._environment, check=True, timeout=60)  # noqa: S607
-
-    def down(self) -> None:
-        """Stop everything and forget it."""
-        subprocess.run([self._tool / "down.sh", "--wipe"], env=self._environment, check=False, timeout=120)

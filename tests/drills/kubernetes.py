@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from tests.drills.kubelab import NAMESPACE, Api, Kubelet, Lab, now, until
+from tests.drills.kubelab import MERGE, NAMESPACE, Api, Kubelet, Lab, now, until
 from tests.drills.kubeplayer import Player, container
 from tests.drills.pipeline import Pipeline, judged, pipeline, report, say
 from tests.drills.truth import Truth
@@ -299,42 +300,37 @@ def play(line: Pipeline, lab: Lab, player: Player, bridge: list[str]) -> None:
 def main(tool: Path, state: Path) -> int:
     """Run the drill; return 0 when every verdict is right."""
     lab = Lab(tool, state)
-    lab.up()
-    api = Api(lab.kubeconfig)
-    kubelet = Kubelet(api, ("bare-1", "bare-2"))
-    try:
-        api.make("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        api.make(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
-        api.make("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1_000})
-        for number in range(1, 7):
-            api.ask(
-                "PATCH",
-                f"/api/v1/nodes/gpu-{number}",
-                {"metadata": {"labels": {"pool": "main"}}},
-                "application/merge-patch+json",
-            )
-        prepare_devices(api)
+    with lab.running() as api, ExitStack() as stack:
+        _prepared(api)
+        kubelet = Kubelet(api, ("bare-1", "bare-2"))
         kubelet.start()
-        with pipeline() as line:
-            bridge = [
-                "kubernetes",
-                "--cluster",
-                "lab",
-                "--kubeconfig",
-                str(lab.kubeconfig),
-                "--state",
-                str(state / "bridge"),
-            ]
-            line.start_bridge(*bridge)
-            player = Player(api)
-            until("the bridge to watch", lambda: line.hears("watching"))
-            sleep(10)
-            play(line, lab, player, bridge)
-            truth = Truth(tuple(player.failures), player.ends, ((f"{NAMESPACE}/j20", "crash_loop"),))
-            return report(line, truth, judged(line, truth), RECORDED, "kubernetes")
-    finally:
-        kubelet.stop()
-        lab.down()
+        stack.callback(kubelet.stop)
+        line = stack.enter_context(pipeline())
+        bridge = [
+            "kubernetes",
+            "--cluster",
+            "lab",
+            "--kubeconfig",
+            str(lab.kubeconfig),
+            "--state",
+            str(state / "bridge"),
+        ]
+        line.start_bridge(*bridge)
+        player = Player(api)
+        until("the bridge to watch", lambda: line.hears("watching"))
+        sleep(10)
+        play(line, lab, player, bridge)
+        truth = Truth(tuple(player.failures), player.ends, ((f"{NAMESPACE}/j20", "crash_loop"),))
+        return report(line, truth, judged(line, truth), RECORDED, "kubernetes")
+
+
+def _prepared(api: Api) -> None:
+    """Make what the jobs need: a namespace, a priority, a pool of nodes, and devices."""
+    api.make_namespace()
+    api.make("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1_000})
+    for number in range(1, 7):
+        api.ask("PATCH", f"/api/v1/nodes/gpu-{number}", {"metadata": {"labels": {"pool": "main"}}}, MERGE)
+    prepare_devices(api)
 
 
 if __name__ == "__main__":

@@ -171,8 +171,7 @@ def _pooled(api: Api, *numbers: int) -> None:
 
 def _prepared(api: Api, folder: Path) -> Machine:
     """Make the namespace and the nodes' pool; return the machine that goes bad."""
-    api.make("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    api.make(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
+    api.make_namespace()
     _pooled(api, 2)
     (folder / "secret").write_text("of the drill\n", "utf-8")
     for node in (BAD, OTHER):
@@ -199,33 +198,30 @@ def _live(lab: Lab, api: Api, folder: Path, kubeconfig: Path, stack: ExitStack) 
 def main(tool: Path, state: Path) -> int:
     """Run the drill; return 0 when the node is back and nothing was done to the other one."""
     lab = Lab(tool, state)
-    lab.up()
-    try:
-        with tempfile.TemporaryDirectory(prefix="faultlens-hands-") as name, ExitStack() as stack:
-            api, folder = Api(lab.kubeconfig), Path(name)
-            kubeconfig = bound(api, lab, folder)
-            player, single = Player(api), Single(kubeconfig, folder)
-            found = not_refused(kubeconfig)
-            say(f"{len(BEYOND)} things beyond its manifest were asked for: {', '.join(found) or 'all are refused'}")
-            found += rights_wrong(kubeconfig, "act")
-            found += rights_wrong(bound(api, lab, folder, "nvsentinel"), "nvsentinel")
-            found += [*repairs_by_job_wrong(api, single, folder, kubeconfig), *replacing_wrong(api, single, kubeconfig)]
-            line, hands, acting = _live(lab, api, folder, kubeconfig, stack)
-            found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single)]
-            found += budgets_wrong(api, single)
-            for job in ("first", "second"):
-                player.fails(job, "platform", "platform.remediation", what="a command without a fault ended it")
-            try:
-                play(line, lab, player, hands, acting)
-            except TimeoutError:
-                say(hands.said())
-                raise
-            sleep(15)
-            truth = Truth(tuple(player.failures), player.ends)
-            found += [*differences(line, truth), *left_over(line, api)]
-            return report(line, truth, found, RECORDED, "kubernetes-remediation")
-    finally:
-        lab.down()
+    temporary = tempfile.TemporaryDirectory(prefix="faultlens-hands-")
+    with lab.running() as api, temporary as name, ExitStack() as stack:
+        folder = Path(name)
+        kubeconfig = bound(api, lab, folder)
+        player, single = Player(api), Single(kubeconfig, folder)
+        found = not_refused(kubeconfig)
+        say(f"{len(BEYOND)} things beyond its manifest were asked for: {', '.join(found) or 'all are refused'}")
+        found += rights_wrong(kubeconfig, "act")
+        found += rights_wrong(bound(api, lab, folder, "nvsentinel"), "nvsentinel")
+        found += [*repairs_by_job_wrong(api, single, folder, kubeconfig), *replacing_wrong(api, single, kubeconfig)]
+        line, hands, acting = _live(lab, api, folder, kubeconfig, stack)
+        found += [*gate_wrong(lab, single, folder), *devices_wrong(api, single)]
+        found += budgets_wrong(api, single)
+        for job in ("first", "second"):
+            player.fails(job, "platform", "platform.remediation", what="a command without a fault ended it")
+        try:
+            play(line, lab, player, hands, acting)
+        except TimeoutError:
+            say(hands.said())
+            raise
+        sleep(15)
+        truth = Truth(tuple(player.failures), player.ends)
+        found += [*differences(line, truth), *left_over(line, api)]
+        return report(line, truth, found, RECORDED, "kubernetes-remediation")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,9 @@ object as it was seen with each of its changes (tests/data/kubernetes), for test
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -21,7 +19,7 @@ from typing import Any, Final
 
 from faultlens.clock import SECOND_MS, wall_ms
 from tests.drills.kubelab import NAMESPACE, Api, Lab, until
-from tests.drills.recording import Recorder, compiled, defined
+from tests.drills.recording import Recorder, compiled, defined, meanwhile
 
 MODULE: Final = "github.com/ray-project/kuberay/ray-operator@v1.5.0"
 PORT: Final = "27443"
@@ -31,6 +29,14 @@ PATHS: Final = {
     "Job": f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
     "Pod": f"/api/v1/namespaces/{NAMESPACE}/pods",
 }
+
+OPERATOR: Final = (
+    "-metrics-addr",
+    "127.0.0.1:0",
+    "-health-probe-bind-address",
+    "127.0.0.1:0",
+    "-enable-leader-election=false",
+)
 
 
 @contextmanager
@@ -134,34 +140,16 @@ def main(tool: Path, state: Path) -> int:
     lab = Lab(tool, state / "lab", PORT)
     program = state / "bin" / "ray-operator"
     source = compiled(MODULE, ".", program)
-    lab.up()
     said: dict[str, Any] = {}
-    try:
-        api = Api(lab.kubeconfig)
-        api.make("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        api.make(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
+    with lab.running() as api, dashboard(said) as address:
+        api.make_namespace()
         defined(api, source / "config" / "crd" / "bases")
-        with dashboard(said) as address, (state / "operator.log").open("wb") as log:
-            away = {"KUBECONFIG": str(lab.kubeconfig), "HTTP_PROXY": address, "NO_PROXY": "127.0.0.1"}
-            ports = [
-                "-metrics-addr",
-                "127.0.0.1:0",
-                "-health-probe-bind-address",
-                "127.0.0.1:0",
-                "-enable-leader-election=false",
-            ]
-            operator = subprocess.Popen([program, *ports], env=os.environ | away, stdout=log, stderr=log)
-            recorder = Recorder(api, PATHS)
-            try:
-                play(api, said)
-            finally:
-                recorder.close()
-                operator.terminate()
-                operator.wait(60)
-        recorder.write("ray")
-        return 0
-    finally:
-        lab.down()
+        away = {"KUBECONFIG": str(lab.kubeconfig), "HTTP_PROXY": address, "NO_PROXY": "127.0.0.1"}
+        operator = meanwhile([program, *OPERATOR], state / "operator.log", **away)
+        with operator, closing(Recorder(api, PATHS)) as recorder:
+            play(api, said)
+    recorder.write("ray")
+    return 0
 
 
 if __name__ == "__main__":

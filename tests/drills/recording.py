@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
@@ -41,6 +43,18 @@ def compiled(module: str, main: str, program: Path) -> Path:
         build = [go, "build", "-trimpath", "-o", str(program), main]
         subprocess.run(build, cwd=source, env=environment, check=True, timeout=3_600)
     return source
+
+
+@contextmanager
+def meanwhile(command: Sequence[str | Path], log: Path, **environment: str) -> Iterator[None]:
+    """Run a program meanwhile, with what it says in `log`."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=os.environ | environment, stdout=out, stderr=out)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def defined(api: Api, folder: Path) -> None:

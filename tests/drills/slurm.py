@@ -177,12 +177,11 @@ def lateness_s(events: Sequence[Event]) -> float:
 def main(tool: Path, state: Path) -> int:
     """Run the drill; return 0 when every verdict is right."""
     lab = Lab(tool, state)
-    lab.up()
-    wake = state / "wake"
-    wake.touch()
-    wake.chmod(0o666)
-    lab.after_each_job(HOOK, FAULTLENS_WAKE=str(wake))
-    try:
+    with lab.running():
+        wake = state / "wake"
+        wake.touch()
+        wake.chmod(0o666)
+        lab.after_each_job(HOOK, FAULTLENS_WAKE=str(wake))
         with pipeline() as line:
             bridge = ["slurm", "--cluster", "lab", "--state", str(state / "bridge"), "--wake", str(wake)]
             line.start_bridge(*bridge, environment=dict(lab.environment))
@@ -192,8 +191,6 @@ def main(tool: Path, state: Path) -> int:
             truth = player.truth()
             say(f"half of the ends were heard of within {lateness_s(line.inputs()):.1f} s")
             return report(line, truth, judged(line, truth), RECORDED, "slurm")
-    finally:
-        lab.down()
 
 
 if __name__ == "__main__":

@@ -89,26 +89,22 @@ def _is_back(line: Pipeline, lab: Lab, node: str) -> bool:
 def main(tool: Path, state: Path) -> int:
     """Run the drill; return 0 when the node is back and nothing was done to the other one."""
     lab = Lab(tool, state)
-    lab.up()
-    try:
-        with tempfile.TemporaryDirectory(prefix="faultlens-hands-") as folder, ExitStack() as stack:
-            line = stack.enter_context(pipeline(ROLES, (*INPUTS, topics.REMEDIATION_RESULTS)))
-            bridge = ["slurm", "--cluster", "lab", "--every-s", "5", "--state", str(state / "bridge")]
-            line.start_bridge(*bridge, environment=dict(lab.environment))
-            hands = Hands(line, Path(folder), lab.environment)
-            stack.callback(hands.close)
-            hands.start("slurm")
-            player = Player(lab)
-            try:
-                play(line, player, hands, Path(folder))
-            except TimeoutError:
-                say(hands.said())
-                raise
-            sleep(15)
-            truth = Truth((), player.ends)
-            return report(line, truth, differences(line, truth), RECORDED, "slurm-remediation")
-    finally:
-        lab.down()
+    with lab.running(), tempfile.TemporaryDirectory(prefix="faultlens-hands-") as folder, ExitStack() as stack:
+        line = stack.enter_context(pipeline(ROLES, (*INPUTS, topics.REMEDIATION_RESULTS)))
+        bridge = ["slurm", "--cluster", "lab", "--every-s", "5", "--state", str(state / "bridge")]
+        line.start_bridge(*bridge, environment=dict(lab.environment))
+        hands = Hands(line, Path(folder), lab.environment)
+        stack.callback(hands.close)
+        hands.start("slurm")
+        player = Player(lab)
+        try:
+            play(line, player, hands, Path(folder))
+        except TimeoutError:
+            say(hands.said())
+            raise
+        sleep(15)
+        truth = Truth((), player.ends)
+        return report(line, truth, differences(line, truth), RECORDED, "slurm-remediation")
 
 
 if __name__ == "__main__":

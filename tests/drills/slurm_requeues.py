@@ -161,18 +161,14 @@ def play(line: Pipeline, player: Player, state: Path) -> list[str]:
 def main(tool: Path, state: Path) -> int:
     """Run the drill; return 0 when every attempt is counted and judged right."""
     lab = Lab(tool, state, user="root")  # whose the interpreter may be
-    lab.up()
-    try:
-        with pipeline() as line:
-            bridge = ["slurm", "--cluster", "lab", "--state", str(state / "bridge"), "--every-s", "10"]
-            line.start_bridge(*bridge, environment=dict(lab.environment))
-            player = Player(lab)
-            differences = play(line, player, state)
-            sleep(30)
-            truth = player.truth()
-            return report(line, truth, [*differences, *judged(line, truth)], RECORDED, "slurm-requeues")
-    finally:
-        lab.down()
+    with lab.running(), pipeline() as line:
+        bridge = ["slurm", "--cluster", "lab", "--state", str(state / "bridge"), "--every-s", "10"]
+        line.start_bridge(*bridge, environment=dict(lab.environment))
+        player = Player(lab)
+        differences = play(line, player, state)
+        sleep(30)
+        truth = player.truth()
+        return report(line, truth, [*differences, *judged(line, truth)], RECORDED, "slurm-requeues")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
@@ -27,9 +29,14 @@ class Lab:
         """Start what does not run."""
         subprocess.run([self._tool / "up.sh"], env=self.environment, check=True, timeout=300)
 
-    def down(self) -> None:
-        """Stop everything and forget it."""
-        subprocess.run([self._tool / "down.sh", "--wipe"], env=self.environment, check=False, timeout=300)
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Bring it up; stop everything and forget it in the end."""
+        self.up()
+        try:
+            yield
+        finally:
+            subprocess.run([self._tool / "down.sh", "--wipe"], env=self.environment, check=False, timeout=300)
 
     def run(self, *command: str, check: bool = True) -> str:
         """Run one of Slurm's programs as root and return what it says."""
