@@ -9,37 +9,67 @@ from msgspec.structs import replace
 from faultlens.clock import MINUTE_MS
 from faultlens.internal import Intervened
 from streams.remediation import fleet
+from streams.remediation.climbing import advance
 from streams.remediation.desk import Desk
-from streams.remediation.record import IncidentCard, NodeCard
+from streams.remediation.policy import TAKING
+from streams.remediation.record import CommandCard, IncidentCard
 
 # A bridge may tell so late what was done to a node.
 _TOLD_LATE_MS: Final = 10 * MINUTE_MS
 
 
-def is_our_return(card: NodeCard, incident: IncidentCard | None, word: Intervened, now_ms: int) -> bool:
+def is_our_return(desk: Desk, word: Intervened) -> bool:
     """Return whether a node was put back by what we asked for: a scheduler may not say why it is back.
 
     It is seen before the command's result, or told after it, when the node may have been taken again.
     """
+    card = desk.node(word.node)
+    incident = desk.incident(card.incident)
     if incident is not None and incident.stage == "returning" and card.command is not None:
+        _came_back(desk, word)
         return True
-    return word.at_ms <= card.returned_ms and now_ms - card.returned_ms < _TOLD_LATE_MS
+    return word.at_ms <= card.returned_ms and desk.now_ms - card.returned_ms < _TOLD_LATE_MS
 
 
 def heard(desk: Desk, word: Intervened) -> None:
-    """Note what was done for a command of ours that is over: it was carried out, and the node is ours to bring back.
+    """Note what was done for a command of ours, whatever its actuator says of it.
 
     What was commanded by nobody here is held by somebody else.
     """
-    card, command = desk.node(word.node), desk.issued(word.command_id)
-    if word.action not in ("cordon", "drain") or command is None or card.taken:
+    command = desk.issued(word.command_id)
+    if command is None:
         return
+    if word.action in ("cordon", "drain"):
+        _held(desk, word, command)
+    elif command.action == "return_to_service":
+        _came_back(desk, word)
+
+
+def _held(desk: Desk, word: Intervened, command: CommandCard) -> None:
+    """A command that is over was carried out: the node is ours to bring back."""
+    card = desk.node(word.node)
     awaited = desk.issued(card.command)
     if awaited is not None and (awaited.id == command.id or awaited.action == "return_to_service"):
         return  # its end will say
     back_ms = max(card.returned_ms, card.put_back_ms)
-    if word.at_ms <= back_ms and desk.now_ms - back_ms < _TOLD_LATE_MS:
+    if card.taken or (word.at_ms <= back_ms and desk.now_ms - back_ms < _TOLD_LATE_MS):
         return
     fleet.keep(desk, replace(card, taken=True))
     if card.incident is None:
         desk.released.append((word.node, None))
+
+
+def _came_back(desk: Desk, word: Intervened) -> None:
+    """The node is in service: it costs room in the caps to take it again, though no result may ever come."""
+    card = desk.node(word.node)
+    incident = desk.incident(card.incident)
+    if not card.taken or _taken_since(desk, incident, word.at_ms):
+        return
+    fleet.keep(desk, replace(card, taken=False, returned_ms=desk.now_ms))
+    if incident is not None and incident.node and incident.stage == "returning":
+        advance(desk, incident)
+
+
+def _taken_since(desk: Desk, incident: IncidentCard | None, at_ms: int) -> bool:
+    commands = () if incident is None else map(desk.issued, incident.commands)
+    return any(c is not None and c.action in TAKING and c.state == "succeeded" and c.ended_ms > at_ms for c in commands)

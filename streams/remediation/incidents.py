@@ -333,10 +333,10 @@ def intervened(desk: Desk, word: Intervened) -> None:
     if word.command_id is not None:
         echoes.heard(desk, word)
         return
+    if word.action not in ("uncordon", "add") or echoes.is_our_return(desk, word):
+        return
     card = desk.node(word.node)
     incident = desk.incident(card.incident)
-    if word.action not in ("uncordon", "add") or echoes.is_our_return(card, incident, word, desk.now_ms):
-        return
     fleet.keep(desk, looked_past.put_back(card, word.at_ms, desk.now_ms))
     if incident is None:
         return

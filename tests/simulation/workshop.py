@@ -188,9 +188,9 @@ class Counted:
             (self.cordoned if act.command_id is None else self.told_out).add(act.node)
             return
         self.told_out.discard(act.node)
+        self.taken.discard(act.node)
         if act.command_id is None:
             self.cordoned.discard(act.node)
-            self.taken.discard(act.node)
 
     def about_to_be(self) -> set[str]:
         open_ = (c for c in self.commands.values() if not self.endings[c.command_id] and c.action in TAKING)

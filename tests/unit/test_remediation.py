@@ -166,6 +166,18 @@ def test_a_bridges_late_word_of_our_own_return_is_no_persons_will(after: float, 
     assert ("put back by root" in {incident.closed_because for incident in scene.incidents}) == ends
 
 
+@pytest.mark.parametrize("says_for_whom", [True, False])
+def test_a_return_of_which_only_the_bridge_tells_is_one(says_for_whom: bool) -> None:
+    scene = Repairs(2, answers={"return_to_service": "silent"}).fault(5, "n1", "79", check="gpu_count").run(9)
+    back = scene.commands[-1]
+    assert back.action == "return_to_service"
+    named = back.command_id if says_for_whom else None
+    told = NodeActed("n1", "c1", "uncordon", "faultlens" if says_for_whom else "root", planned=False, command_id=named)
+    scene.at(9.5, told, "bridge/slurm").run(60)
+    assert scene.done("n1").count("return_to_service") == 1
+    assert scene.incidents[-1].closed_because == "repaired by reboot, verified by fresh reports"
+
+
 def test_a_node_that_a_person_cordoned_stays_theirs_though_a_command_of_ours_is_told_to_hold_it_too() -> None:
     scene = Repairs(2).fault(5, "n1", "79", check="gpu_count").act(6, "n1", "cordon").run(6.1)
     told = NodeActed("n1", "c1", "cordon", "faultlens", planned=False, command_id=scene.commands[0].command_id)
