@@ -85,7 +85,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
     incidents: IncidentsOption = 0,
     times: Annotated[int, typer.Option(min=1, help="How often it came here within a day, with this one.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="How many jobs it has cost, by established verdicts.")] = 0,
-    job_gpus: Annotated[int, typer.Option(min=0, help="How many GPUs work there.")] = 0,
+    job_gpus: Annotated[int, typer.Option(min=0, help="How many GPUs the largest job has that works there.")] = 0,
+    job_priority: Annotated[float | None, typer.Option(help="The highest priority of the jobs there.")] = None,
     watched: WatchedOption = False,
     policy: PolicyOption = None,
     catalogue: CatalogueOption = None,
@@ -108,6 +109,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
             times=times,
             jobs=jobs,
             job_gpus=job_gpus,
+            job_priority=job_priority,
             watched=watched,
         )
     except ValidationError:

@@ -22,10 +22,8 @@ from faultlens.events import (
 
 
 class Held(Data, frozen=True):
-    """An attempt holds devices of this node since `since_ms`. `devices` None: which ones is not known, all count.
-
-    `refs`: the devices by the names of dynamic resource allocation (driver/pool/device), where these are known.
-    """
+    """An attempt holds devices of this node since `since_ms`. `devices` None: which ones is not known, all count;
+    `refs`: by their names in dynamic resource allocation (driver/pool/device). `gpus`: here; `job_gpus`: everywhere."""
 
     node: str
     job_id: str
@@ -39,6 +37,8 @@ class Held(Data, frozen=True):
     image: str | None = None
     gpus: int = 0
     refs: tuple[str, ...] | None = None
+    job_gpus: int = 0
+    priority: float | None = None
 
 
 class Released(Data, frozen=True):
@@ -266,8 +266,8 @@ class NodeFacts(Data, frozen=True):
     """Where a node stands, for remediation: sent when any of it changes, and with each report while it is watched.
 
     `command_id`: the command of ours that it is held back by; `actor`: whoever else holds it back. `report_ms`: its
-    newest report. `jobs` (job/attempt) and `gpus_held` are told while the node is watched. `gpus`: what its inventory
-    tells its GPUs apart by wherever they are (UUID, else serial).
+    newest report. `jobs` (job/attempt), `gpus_held` here, the GPUs of the largest and the highest priority are told
+    while the node is watched. `gpus`: what its inventory tells its GPUs apart by wherever they are (UUID, else serial).
     """
 
     node: str
@@ -290,6 +290,8 @@ class NodeFacts(Data, frozen=True):
     actor: str | None = None
     jobs: tuple[str, ...] = ()
     gpus_held: int = 0
+    job_gpus: int = 0
+    job_priority: float | None = None
     gpus: tuple[str, ...] = ()
 
 

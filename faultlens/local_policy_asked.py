@@ -52,6 +52,7 @@ class Question(BaseModel):
     times: int = Field(default=1, ge=1)
     jobs: int = Field(default=0, ge=0)
     job_gpus: int = Field(default=0, ge=0)
+    job_priority: float | None = None
     watched: bool = False
 
 
@@ -170,6 +171,6 @@ def _as_bad_as_said(question: Question, trait: Trait) -> Trait:
 def _card(question: Question) -> NodeCard:
     facts = NodeFacts(
         _NODE, "", 0, "available", planned=False, gpus_total=0, gpus_allocatable=0, interval_ms=0, report_ms=0,
-        pool=question.pool, gpus_held=question.job_gpus,
+        pool=question.pool, job_gpus=question.job_gpus, job_priority=question.job_priority,
     )  # fmt: skip
     return NodeCard("", _NODE, facts)

@@ -17,7 +17,7 @@ Template = tuple[int, dict[str, Any]]
 class Asked(Struct, frozen=True):
     """What an owner asks for: pods, accelerators by number, whether devices by claims, and the first image.
 
-    `pods_each`: how many pods one of its replicas consists of.
+    `pods_each`: how many pods one of its replicas consists of. `priority`: a pod's, as an owner only names its class.
     """
 
     pods: int
@@ -26,6 +26,7 @@ class Asked(Struct, frozen=True):
     image: str | None
     spec_hash: str
     pods_each: int = 1
+    priority: int | None = None
 
 
 def asked_for(work: Work) -> Asked:

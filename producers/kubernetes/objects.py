@@ -122,6 +122,7 @@ class PodSpec(Part, frozen=True):
     node_name: str | None = None
     containers: tuple[Container, ...] = ()
     resource_claims: tuple[ClaimName, ...] | None = None
+    priority: int | None = None
 
 
 class Waiting(Part, frozen=True):

@@ -69,6 +69,7 @@ class JobTeller:
             team=first_of(meta.marks, words.team_labels) or owner.namespace or None,
             name=owner.name,
             replicas=asked.pods // asked.pods_each if owner.word.replica else None,
+            priority=asked.priority,
             image=asked.image,
             spec_hash=asked.spec_hash,
         )

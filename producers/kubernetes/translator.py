@@ -215,7 +215,7 @@ class Translator:
     def _submitted_by(self, pod: Pod, job: Job) -> Iterator[Event]:
         """Yield that a job was submitted of which only a pod is seen: it is one itself, or its owner is not watched."""
         image = pod.spec.containers[0].image if pod.spec.containers else ""
-        asked = Asked(1, gpus_of(pod), bool(pod.spec.resource_claims), image or None, "")
+        asked = Asked(1, gpus_of(pod), bool(pod.spec.resource_claims), image or None, "", priority=pod.spec.priority)
         self._put("job", job.owner.uid, replace(job, submitted="pod", pods_asked=1))
         yield self._teller(job).submitted(asked, pod.metadata)
 

@@ -78,6 +78,7 @@ class Intake:
             nodes=data.nodes,
             replicas=data.replicas,
             image=data.image_digest or data.image or job.image,
+            priority=job.priority if data.priority is None else data.priority,
             submitted_ms=event.time_ms if job.submitted_ms is None else min(job.submitted_ms, event.time_ms),
         )
 

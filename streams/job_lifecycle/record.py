@@ -252,6 +252,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     nodes: int = 0
     replicas: int | None = None
     image: str | None = None
+    priority: float | None = None
     submitted_ms: int | None = None
     attempts: dict[int, Attempt] = {}
     stubs: dict[int, Earlier] = {}

@@ -58,6 +58,8 @@ def held(job: JobRecord, attempt: Attempt, slots: list[Slot], now_ms: int) -> li
                 image=job.image,
                 gpus=len(slot.devices or slot.device_refs or ()) or _share(job, attempt),
                 refs=slot.device_refs,
+                job_gpus=max(attempt.gpus, job.gpus),
+                priority=job.priority,
             ),
         )
         for slot in slots

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -74,8 +74,14 @@ def _facts(record: NodeRecord) -> NodeFacts:
         actor=next((act.actor for act in acts if act.command_id is None), None),
         jobs=tuple(list(record.held)[:JOBS_TOLD]) if watched else (),
         gpus_held=sum(held.gpus for held in record.held.values()) if watched else 0,
+        job_gpus=max((held.job_gpus for held in record.held.values()), default=0) if watched else 0,
+        job_priority=max(_priorities(record), default=None) if watched else None,
         gpus=tuple(name for device in record.devices if (name := device.uuid or device.serial))[:GPUS_TOLD],
     )
+
+
+def _priorities(record: NodeRecord) -> Iterator[float]:
+    return (held.priority for held in record.held.values() if held.priority is not None)
 
 
 def told(record: NodeRecord, changed: Iterable[Observation], phase: str, now_ms: int) -> list[Emit]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from faultlens.catalogue.lookup import driver_branch
 from faultlens.clock import DAY_MS
 from faultlens.codec import stable_id
-from faultlens.internal import Announced, Intervened, Observation, Tended
+from faultlens.internal import Announced, Intervened, NodeFacts, Observation, Tended
 from streams.node_health.conditions import condition_id
 from streams.remediation import announcing, common, echoes, fleet, looked_past, renaming
 from streams.remediation.climbing import advance
@@ -209,7 +209,7 @@ def watched_until_ms(desk: Desk, node: str) -> int:
 def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | None = None) -> IncidentCard | None:
     """Return the incident on the route of the worst that is wrong, or of `by`; None: none, or it is recovered."""
     worst = by or worst_of(card.traits)
-    incident = replace(incident, cause=worst.cause, device=device_of(worst.device))
+    incident = _at_stake(replace(incident, cause=worst.cause, device=device_of(worst.device)), card.facts)
     repairs = earlier_repairs(desk, incident, card)
     if announcing.announced_for(card, worst) == "none":
         return None
@@ -219,6 +219,8 @@ def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | No
         incidents=earlier_incidents(desk, incident, card),
         times=1 + earlier_times(desk, incident, card),
         jobs=len(incident.harmed),
+        job_gpus=incident.job_gpus,
+        job_priority=incident.job_priority,
         watched=desk.now_ms - desk.own().watched_ms <= desk.policy.verification.history_ms,
     )
     route = desk.policy.route(trouble)
@@ -245,6 +247,21 @@ def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | No
     )
 
 
+def is_more_at_stake(incident: IncidentCard, facts: NodeFacts) -> bool:
+    """Return whether a larger job works on the node than was known, or one of a higher priority."""
+    known = incident.job_priority
+    higher = facts.job_priority is not None and (known is None or facts.job_priority > known)
+    return higher or facts.job_gpus > incident.job_gpus
+
+
+def _at_stake(incident: IncidentCard, facts: NodeFacts | None) -> IncidentCard:
+    """Return the incident with what works on its node: that a job has ended there does not make it smaller."""
+    if facts is None or not is_more_at_stake(incident, facts):
+        return incident
+    found = [value for value in (incident.job_priority, facts.job_priority) if value is not None]
+    return replace(incident, job_gpus=max(incident.job_gpus, facts.job_gpus), job_priority=max(found, default=None))
+
+
 def trouble_of(trait: Trait, card: NodeCard) -> Trouble:
     """Return what a route is chosen by; a step that the driver announced near it overrides the catalogue's hint."""
     facts = card.facts
@@ -260,7 +277,8 @@ def trouble_of(trait: Trait, card: NodeCard) -> Trouble:
         rule=trait.rule,
         family=trait.family,
         pool=None if facts is None else facts.pool,
-        job_gpus=0 if facts is None else facts.gpus_held,
+        job_gpus=0 if facts is None else facts.job_gpus,
+        job_priority=None if facts is None else facts.job_priority,
     )
 
 
@@ -316,7 +334,7 @@ def _recovered(desk: Desk, card: NodeCard, about: tuple[Trait, ...], word: Annou
 
 
 def recognised(desk: Desk, incident: IncidentCard) -> IncidentCard:
-    """Return a node's incident routed anew: what its machine had before is known now that it says who it is."""
+    """Return a node's incident routed anew: what its machine had before, or what works there, is known now."""
     card = desk.node(incident.node)
     if not card.traits or incident.repaired_by is not None:
         return incident

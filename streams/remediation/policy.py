@@ -51,8 +51,8 @@ class Trouble(Struct, frozen=True):
     that are established.
 
     `rule`: the rule of the verdict, the kind of the finding, or the step that the driver announced (sub-codes of Xid
-    154), where that is all there is; `job_gpus`: what runs there; `watched`: its scheduler tells when nodes do not
-    answer it.
+    154), where that is all there is; `job_gpus`: all GPUs of the largest job that works there; `job_priority`: the
+    highest of the jobs there, by their scheduler; `watched`: that tells when nodes do not answer it.
     """
 
     origin: Origin
@@ -71,6 +71,7 @@ class Trouble(Struct, frozen=True):
     times: int = 1
     jobs: int = 0
     job_gpus: int = 0
+    job_priority: float | None = None
     watched: bool = False
 
     @property
@@ -96,6 +97,7 @@ class Match(Struct, frozen=True):
     from_times: int = 0
     from_jobs: int = 0
     from_job_gpus: int = 0
+    from_job_priority: float | None = None
     watched: bool | None = None
 
     def holds(self, trouble: Trouble) -> bool:
@@ -118,8 +120,13 @@ class Match(Struct, frozen=True):
             and trouble.times >= self.from_times
             and trouble.jobs >= self.from_jobs
             and trouble.job_gpus >= self.from_job_gpus
+            and _reaches(trouble.job_priority, self.from_job_priority)
             and self.watched in (None, trouble.watched)
         )
+
+
+def _reaches(priority: float | None, wanted: float | None) -> bool:
+    return wanted is None or (priority is not None and priority >= wanted)
 
 
 def _within(cause: str, general: str) -> bool:

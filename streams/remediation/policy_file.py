@@ -116,6 +116,7 @@ class _Match(_Strict):
     from_times: int = Field(default=0, ge=0, le=1000)
     from_jobs: int = Field(default=0, ge=0, le=1000)
     from_job_gpus: int = Field(default=0, ge=0)
+    from_job_priority: float | None = None
     watched: bool | None = None
 
 

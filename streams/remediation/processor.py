@@ -235,7 +235,8 @@ def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
         incidents.gone(desk, incident) if incident.node else common.left(desk, incident, data.node)
     elif incident.node:
         hanging.held(desk, data)
-        advance(desk, incidents.recognised(desk, incident) if is_known_anew else incident)
+        is_other = is_known_anew or incidents.is_more_at_stake(incident, data)
+        advance(desk, incidents.recognised(desk, incident) if is_other else incident)
 
 
 def _hardware(facts: NodeFacts | None) -> tuple[str | None, tuple[str, ...]]:

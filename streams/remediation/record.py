@@ -131,7 +131,8 @@ class IncidentCard(Struct, frozen=True, omit_defaults=True, tag="incident"):
     since `waits_ms`. `acted_ms`: when what was done last ended; `cleared_ms`: since when nothing is wrong any more.
     `floor`: the repair that did not last and what is milder is left out. `done`: steps that need not be done again.
     `trend`: it is only about what wears out. `jobs`: attempts whose verdicts blame the node; `harmed`: those of them
-    that are established.
+    that are established. `job_gpus` and `job_priority`: of the largest job and the one of the highest priority that
+    were seen to work there since.
     `due_ms`: when to look at it without news; `told` stands for what was published last, `tellings` counts that.
     """
 
@@ -181,6 +182,8 @@ class IncidentCard(Struct, frozen=True, omit_defaults=True, tag="incident"):
     probes: int = 0
     done: tuple[Action, ...] = ()
     trend: bool = False
+    job_gpus: int = 0
+    job_priority: float | None = None
     due_ms: int | None = None
     told: bytes = b""
     tellings: int = 0

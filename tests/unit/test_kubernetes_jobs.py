@@ -301,6 +301,12 @@ def test_pods_that_hold_no_accelerator_are_left_alone_unless_they_are_asked_for(
     assert [s["job_id"] for s in all_.of("job.submitted")] == ["ml/train-a", "ml/clean"]
 
 
+def test_a_pod_that_is_a_job_itself_is_told_with_its_priority() -> None:
+    lab = Lab()
+    lab.sees("Pod", pod(of=None, spec={"priority": 1_000}))
+    assert [submitted["priority"] for submitted in lab.of("job.submitted")] == [1_000]
+
+
 def test_a_jobset_is_one_job_and_its_restart_a_new_attempt() -> None:
     lab = Lab()
     template = job(pods=1)["spec"]

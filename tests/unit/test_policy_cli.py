@@ -33,6 +33,7 @@ CONDITIONS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "from_times": ("2", (*LOST, "--times", "2"), LOST),
     "from_jobs": ("1", (*LOST, "--jobs", "1"), LOST),
     "from_job_gpus": ("64", (*LOST, "--job-gpus", "64"), (*LOST, "--job-gpus", "63")),
+    "from_job_priority": ("100", (*LOST, "--job-priority", "100"), (*LOST, "--job-priority", "99.5")),
     "watched": ("true", (*LOST, "--watched"), (*LOST, "--unwatched")),
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -30,8 +32,8 @@ GPU = DeviceRef(index=3)
 class Cluster:
     """The processor of one cluster, fed by hand."""
 
-    def __init__(self) -> None:
-        self._processor = RemediationProcessor(load_policy())
+    def __init__(self, policy: Path | None = None) -> None:
+        self._processor = RemediationProcessor(load_policy(policy))
         self._states: dict[str, Struct] = {}
         self.commands: list[RemediationCommand] = []
         self.incidents: list[Incident] = []
@@ -105,6 +107,28 @@ def test_a_crash_loop_that_is_only_supposed_or_the_users_own_moves_nothing() -> 
     assert Cluster().tell(loop(basis="supported")).done == []
     assert Cluster().tell(loop(cause=Cause("user", "app.crash"))).done == []
     assert Cluster().tell(loop(device=None)).done == []
+
+
+@pytest.mark.parametrize(
+    ("route", "work", "meets"),
+    [
+        ("from_job_gpus: 64", {"job_gpus": 64}, True),
+        ("from_job_gpus: 64", {"job_gpus": 63, "job_priority": 1e9}, False),
+        ("from_job_priority: 100", {"job_gpus": 8, "job_priority": 100.0}, True),
+        ("from_job_priority: 100", {"job_gpus": 512, "job_priority": 99.0}, False),
+        ("from_job_priority: 0", {"job_gpus": 512}, False),
+    ],
+)
+def test_a_route_for_large_or_urgent_jobs_is_taken_once_it_is_known_what_works_there(
+    route: str, work: dict[str, Any], meets: bool, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"version: site\nroutes: [{{name: careful, match: {{{route}}}, ladder: hold}}]\n", "utf-8")
+    cluster = Cluster(policy).tell(broken())
+    cluster.tell(facts(jobs=("j/1",), gpus_held=8, **work), minute=0.1).tell(result(cluster.commands[0]), minute=0.2)
+    assert (cluster.commands[-1].policy.split()[-1] == "careful") == meets
+    cluster.tell(facts(), minute=1).tell(result(cluster.commands[-1]), minute=2)
+    assert (cluster.commands[-1].policy.split()[-1] == "careful") == meets, "that it has ended since changes nothing"
 
 
 def test_a_gang_that_hangs_on_a_lost_gpu_is_ended_and_told_where_not_to_start() -> None:
