@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from faultlens.clock import SECOND_MS, iso
 from faultlens.codec import Event, event_of, stable_id
@@ -12,7 +12,7 @@ from faultlens.events import Data, NodeActed, NodeFault
 from producers.slurm.job_events import Names
 from producers.slurm.node_reasons import ASKED_FOR, TAKEN_OUT
 from producers.slurm.onsets import onset_ms
-from producers.slurm.outages import Outage, Stretch, planned
+from producers.slurm.outages import SLURM_USERS, Outage, Stretch, planned
 from producers.slurm.surroundings import TOGETHER_MS, Surroundings
 
 SOURCE: Final = "bridge/slurm"
@@ -24,6 +24,9 @@ _NO_FAULT: Final = frozenset({ASKED_FOR, TAKEN_OUT})
 _TOLD_MS: Final = 5 * SECOND_MS
 
 
+_SLURM: Final = "slurm"
+# Accounting keeps no name of who resumes a node: whoever set it is told, unless that was Slurm or its user.
+_SOMEBODY: Final = "scontrol"
 # What the reason of a drain begins with that carries out a command of ours (actuators/slurm.py).
 _OURS: Final = re.compile(r"faultlens:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 
@@ -49,10 +52,10 @@ def node_events(outage: Outage, names: Names, around: Surroundings, *, restarts_
     """
     first = outage.stretches[0]
     told = _Teller(outage.node, names, around)
-    yield told.act("cordon", first, first.start_ms)
+    yield told.cordon(first, first.start_ms)
     for before, stretch in zip((None, *outage.stretches), outage.stretches, strict=False):
         if before is not None and planned(before) and not planned(stretch):
-            yield told.act("cordon", stretch, stretch.start_ms)
+            yield told.cordon(stretch, stretch.start_ms)
         fault = _fault_of(outage, stretch, around)
         if fault is not None:
             yield told.fault(fault)
@@ -60,7 +63,7 @@ def node_events(outage: Outage, names: Names, around: Surroundings, *, restarts_
     if gone is not None:
         yield told.fault(gone)
     if outage.end_ms is not None:
-        yield told.act("uncordon", outage.stretches[-1], outage.end_ms)
+        yield told.back(outage.stretches[-1], outage.end_ms)
 
 
 def restarts_show(outages: list[Outage], return_to_service: int | None) -> bool:
@@ -77,13 +80,27 @@ class _Teller:
         self._node = names.of(node)
         self._cluster = names.cluster
         self._known = around.nodes.get(node)
+        self._return_to_service = around.limits.return_to_service
 
-    def act(self, action: str, stretch: Stretch, at_ms: int) -> Event:
+    def cordon(self, stretch: Stretch, at_ms: int) -> Event:
+        return self._act("cordon", stretch, at_ms, stretch.user)
+
+    def back(self, stretch: Stretch, at_ms: int) -> Event:
+        """Return that the node takes work again, by Slurm itself or by a person."""
+        if stretch.by_slurm and stretch.down and self._returns(stretch):
+            return self._act("uncordon", stretch, at_ms, _SLURM)
+        return self._act("uncordon", stretch, at_ms, _SOMEBODY if stretch.user in SLURM_USERS else stretch.user)
+
+    def _returns(self, stretch: Stretch) -> bool:
+        """Return whether Slurm takes a node that it set down back by itself (slurm.conf, ReturnToService)."""
+        return self._return_to_service != 0 and (self._return_to_service != 1 or stretch.code == "not_responding")
+
+    def _act(self, action: Literal["cordon", "uncordon"], stretch: Stretch, at_ms: int, actor: str) -> Event:
         data = NodeActed(
             node=self._node,
             cluster=self._cluster,
-            action="cordon" if action == "cordon" else "uncordon",
-            actor=stretch.user or "slurm",
+            action=action,
+            actor=actor or _SLURM,
             planned=planned(stretch),
             reason=f"{stretch.state}: {stretch.reason}"[:MESSAGE_CHARS],
             command_id=_command_of(stretch.reason) if action == "cordon" else None,

@@ -19,7 +19,7 @@ _TOUCHING_MS: Final = SECOND_MS
 _USER: Final = re.compile(r"^(?P<name>[^(]*)(?:\((?P<uid>\d+)\))?$")
 # States that take no work away by themselves: powered down to save power, coming up, reserved.
 _NOT_OUT: Final = frozenset({"IDLE", "ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "FUTURE", "PLANNED", ""})
-_SLURM_USERS: Final = frozenset({"", "slurm"})
+SLURM_USERS: Final = frozenset({"", "slurm"})
 
 
 class Stretch(NamedTuple):
@@ -43,7 +43,7 @@ class Stretch(NamedTuple):
     @property
     def set_by_person(self) -> bool:
         """Whether somebody set the node down by hand; of a drain Slurm does not keep who asked for it."""
-        return self.down and not self.by_slurm and self.user not in _SLURM_USERS
+        return self.down and not self.by_slurm and self.user not in SLURM_USERS
 
 
 class Outage(NamedTuple):

@@ -275,7 +275,7 @@ def trouble_of(trait: Trait, card: NodeCard) -> Trouble:
         fault=trait.fault,
         hint=announcing.announced_for(card, trait) or trait.hint,
         rule=trait.rule,
-        family=trait.family,
+        family=trait.family or (None if facts is None else facts.gpu_family),
         pool=None if facts is None else facts.pool,
         job_gpus=0 if facts is None else facts.job_gpus,
         job_priority=None if facts is None else facts.job_priority,
@@ -352,6 +352,8 @@ def intervened(desk: Desk, word: Intervened) -> None:
         echoes.heard(desk, word)
         return
     if word.action not in ("uncordon", "add") or echoes.is_our_return(desk, word):
+        return
+    if word.actor in desk.policy.controllers:
         return
     card = desk.node(word.node)
     incident = desk.incident(card.incident)

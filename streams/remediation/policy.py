@@ -226,6 +226,7 @@ class Policy(Struct, frozen=True):
     routes: tuple[Route, ...]
     executable: frozenset[str] | None = None
     severities: Mapping[str, int] = {}
+    controllers: frozenset[str] = frozenset()
 
     def severity(self, cause: str) -> int:
         """Return how bad it is (0 to 100) what only verdicts and findings say of a node, by its cause."""

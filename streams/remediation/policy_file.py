@@ -144,6 +144,7 @@ class PolicyFile(_Strict):
     routes: tuple[_Route, ...] = Field(default=(), max_length=ROUTES_MAX)
     without: tuple[Name, ...] = ()
     executable: tuple[Literal[get_args(Action)], ...] | None = None  # type: ignore[valid-type]
+    controllers: Words | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -236,6 +237,7 @@ def _over(shipped: PolicyFile, own: PolicyFile) -> PolicyFile:
         "ladders": dict(shipped.ladders) | dict(own.ladders),
         "routes": (*own.routes, *(route for route in shipped.routes if route.name not in names)),
         "executable": own.executable if own.executable is not None else shipped.executable,
+        "controllers": own.controllers if own.controllers is not None else shipped.controllers,
     }
     return shipped.model_copy(update=changed)
 
@@ -277,6 +279,7 @@ def _policy(file: PolicyFile) -> Policy:
         routes=tuple(_route(route) for route in file.routes),
         executable=None if file.executable is None else frozenset(file.executable),
         severities=dict(file.severities),
+        controllers=frozenset(file.controllers or ()),
     )
 
 

@@ -213,6 +213,13 @@ def test_a_person_who_puts_a_node_back_ends_its_incident_and_the_same_failing_ch
     assert scene.done("n3")[2:3] == ["block_new_work"], "another fault is another matter"
 
 
+def test_a_program_that_puts_a_node_back_does_not_make_its_faults_looked_past() -> None:
+    for actor in ("slurm", "karpenter"):
+        scene = Repairs(answers={"drain": "silent"}).fault(5, "n3", "79", check="gpu_count")
+        scene.act(10, "n3", "uncordon", actor).run(11)
+        assert "n3" in scene.standing()
+
+
 def test_what_the_first_report_after_a_persons_uncordon_finds_of_the_same_part_was_so_before() -> None:
     """The kernel tells of a fault at once, a report up to a minute later; a fault after that is another matter."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from faultlens.clock import MINUTE_MS, moment_of
@@ -63,6 +65,14 @@ def test_a_code_that_comes_just_after_is_what_it_was_about_whichever_is_heard_fi
         assert cluster.done[-1] == ("drain", "n1")
         assert routes(cluster)[-1] == "reboot"
         assert len({command.reason.incident_id for command in cluster.commands}) == 1
+
+
+@pytest.mark.parametrize(("family", "route"), [("H100", "mine"), ("A100", "reset")])
+def test_an_announcement_is_of_its_nodes_family(family: str, route: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: site\nroutes: [{name: mine, match: {families: [H100]}, ladder: hold}]\n", "utf-8")
+    cluster = Cluster(policy).tell(facts(gpu_family=family)).tell(asks("reset_device"))
+    assert routes(cluster) == [route]
 
 
 def test_an_announcement_for_one_gpu_says_nothing_of_another() -> None:

@@ -141,6 +141,27 @@ def test_what_people_do_to_a_node_is_no_fault_of_it(state: str, reason: str, pla
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "user", "setting", "actor"),
+    [
+        ("DOWN", "Not responding", "slurm(64030)", 1, "slurm"),
+        ("DOWN", "Not responding", "root(0)", 2, "slurm"),
+        ("DOWN", "Not responding", "slurm(64030)", 0, "scontrol"),
+        ("DOWN", "Node unexpectedly rebooted", "slurm(64030)", 1, "scontrol"),
+        ("DOWN", "Node unexpectedly rebooted", "slurm(64030)", 2, "slurm"),
+        ("DRAIN", "Kill task failed", "root(0)", 2, "root"),
+        ("DRAIN", "for the course on Friday", "slurm(64030)", 2, "scontrol"),
+        ("DRAIN", "for the course on Friday", "ann(1001)", 2, "ann"),
+    ],
+)
+def test_slurm_is_said_to_take_a_node_back_only_where_it_does_so_by_itself(
+    state: str, reason: str, user: str, setting: int, actor: str
+) -> None:
+    result = imported([], [outage("node1", (50, 60), state, reason, user)], config=f"ReturnToService = {setting}")
+    acts = [event.data for event in result.events if isinstance(event.data, NodeActed)]
+    assert [act.actor for act in acts if act.action == "uncordon"] == [actor]
+
+
 def test_a_restart_that_was_asked_for_and_failed_is_no_longer_planned() -> None:
     outages = [
         outage("node8", (50, 80), "BOOT^", "fw update : reboot issued"),
