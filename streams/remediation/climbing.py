@@ -299,11 +299,12 @@ def _unproven(desk: Desk, incident: IncidentCard, command: CommandCard) -> Incid
 
 
 def _up_again(desk: Desk, incident: IncidentCard) -> IncidentCard:
-    """Return the incident on its way up again, beyond the repair that did not help."""
+    """Return the incident on its way up again, beyond the repair that did not help; a node that is back is taken."""
     ladder = desk.policy.ladders.get(incident.ladder, ())
     tried = bool(incident.acted_ms) and incident.at < len(ladder) and ladder[incident.at].action in REPAIRS
     again = replace(incident, stage="climbing", proven=False, acted_ms=0, cleared_ms=None)
-    return _next(again) if tried else again
+    further = _next(again) if tried else again
+    return further if not incident.node or _was_taken(desk.node(incident.node)) else undone(desk, further)
 
 
 # --- verified, and back --------------------------------------------------------------------------------

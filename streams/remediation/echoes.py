@@ -11,8 +11,7 @@ from faultlens.internal import Intervened
 from streams.remediation import fleet
 from streams.remediation.climbing import advance
 from streams.remediation.desk import Desk
-from streams.remediation.policy import TAKING
-from streams.remediation.record import CommandCard, IncidentCard
+from streams.remediation.record import CommandCard
 
 # A bridge may tell so late what was done to a node.
 _TOLD_LATE_MS: Final = 10 * MINUTE_MS
@@ -54,7 +53,7 @@ def _held(desk: Desk, word: Intervened, command: CommandCard) -> None:
     back_ms = max(card.returned_ms, card.put_back_ms)
     if card.taken or (word.at_ms <= back_ms and desk.now_ms - back_ms < _TOLD_LATE_MS):
         return
-    fleet.keep(desk, replace(card, taken=True))
+    fleet.keep(desk, replace(card, taken=True, taken_ms=word.at_ms))
     if card.incident is None:
         desk.released.append((word.node, None))
 
@@ -63,13 +62,8 @@ def _came_back(desk: Desk, word: Intervened) -> None:
     """The node is in service: it costs room in the caps to take it again, though no result may ever come."""
     card = desk.node(word.node)
     incident = desk.incident(card.incident)
-    if not card.taken or _taken_since(desk, incident, word.at_ms):
+    if not card.taken or word.at_ms < card.taken_ms:
         return
-    fleet.keep(desk, replace(card, taken=False, returned_ms=desk.now_ms))
+    fleet.keep(desk, replace(card, taken=False, returned_ms=word.at_ms))
     if incident is not None and incident.node and incident.stage == "returning":
         advance(desk, incident)
-
-
-def _taken_since(desk: Desk, incident: IncidentCard | None, at_ms: int) -> bool:
-    commands = () if incident is None else map(desk.issued, incident.commands)
-    return any(c is not None and c.action in TAKING and c.state == "succeeded" and c.ended_ms > at_ms for c in commands)

@@ -166,7 +166,7 @@ def _left(card: NodeCard, command: CommandCard, now_ms: int) -> NodeCard:
     if action not in TAKING or state == "refused":
         return card
     if state == "succeeded" or (state in _UNCERTAIN and command.started_ms):
-        return replace(card, taken=True)
+        return replace(card, taken=True, taken_ms=now_ms)
     return card
 
 

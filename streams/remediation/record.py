@@ -84,9 +84,9 @@ class NodeCard(Struct, frozen=True, omit_defaults=True, tag="node"):
 
     `incident`: the open one that it is in; `command`: the open command that concerns it, and `taking`: what that is
     about to take. `worked_ms`: until when work was seen there. `steps`: what its driver asked for last, by device. The
-    last incident covered what happened in [covered_from_ms, covered_to_ms). `returned_ms`: when we were told that a
-    command of ours had put it back last; `put_back_ms`: when a person did, and `put_back_with`: the parts of the
-    machine that were known to be in trouble then.
+    last incident covered what happened in [covered_from_ms, covered_to_ms). `taken_ms` and `returned_ms`: when we were
+    told last that a command of ours had taken it, and had put it back; `put_back_ms`: when a person did, and
+    `put_back_with`: the parts of the machine that were known to be in trouble then.
     """
 
     cluster: str
@@ -99,6 +99,7 @@ class NodeCard(Struct, frozen=True, omit_defaults=True, tag="node"):
     taken: bool = False
     excluded: tuple[int, ...] = ()
     muted: dict[str, int] = {}
+    taken_ms: int = 0
     returned_ms: int = 0
     put_back_ms: int = 0
     put_back_with: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from faultlens.events import (
     NodeHealth,
     PlatformMaintenance,
     PlatformRollout,
+    RemediationCommand,
     RemediationResult,
     Scope,
 )
@@ -176,6 +177,49 @@ def test_a_return_of_which_only_the_bridge_tells_is_one(says_for_whom: bool) -> 
     scene.at(9.5, told, "bridge/slurm").run(60)
     assert scene.done("n1").count("return_to_service") == 1
     assert scene.incidents[-1].closed_because == "repaired by reboot, verified by fresh reports"
+
+
+def returned_late(**answers: str) -> tuple[Repairs, RemediationCommand, float]:
+    """Return a scene in which a first return was given up, and a second one brought the node back, at this minute."""
+    scene = Repairs(2, answers={"return_to_service": "silent"}).fault(5, "n1", "79", check="gpu_count").run(10)
+    old = scene.commands[-1]
+    assert old.action == "return_to_service"
+    scene.answers.clear()
+    minute = 10.0
+    while scene.standing():
+        minute += 0.1
+        scene.run(minute)
+    scene.answers |= answers
+    return scene, old, minute
+
+
+def test_a_node_that_an_old_return_put_back_during_its_verification_is_taken_again_when_it_fails_that() -> None:
+    scene, old, minute = returned_late(validate="failed")
+    scene.fault(minute + 1, "n1", "79", check="gpu_count")
+    before = scene.done("n1").count("validate")
+    while scene.done("n1").count("validate") == before:
+        minute += 0.1
+        scene.run(minute)
+    late = RemediationResult(old.command_id, "c1", "succeeded", "scene", moment_of(T0), "n1")
+    done = len(scene.done("n1"))
+    scene.at(minute, late, "actuator/scene").run(minute + 2)
+    assert scene.done("n1")[done : done + 2] == ["block_new_work", "drain"]
+
+
+@pytest.mark.parametrize(("back_first", "returns"), [(True, 1), (False, 0)])
+def test_what_bridges_tell_late_counts_in_the_order_in_which_it_was_done(back_first: bool, returns: int) -> None:
+    scene, _, minute = returned_late()
+    block, back = scene.commands[0], scene.commands[-1]
+    done = len(scene.done("n1"))
+    late = RemediationResult(block.command_id, "c1", "succeeded", "scene", moment_of(T0), "n1")
+    scene.at(minute + 0.2, late, "actuator/scene")
+    for action, command in (("uncordon", back), ("cordon", block)):
+        told = NodeActed("n1", "c1", action, "faultlens", planned=False, command_id=command.command_id)  # type: ignore[arg-type]
+        happened = minute + (0.1 if (action == "uncordon") == back_first else 0.3)
+        scene.at(minute + 0.5 + (action == "cordon") / 10, told, "bridge/kubernetes", happened=happened)
+    scene.run(minute + 30)
+    assert scene.done("n1")[done:].count("return_to_service") == returns
+    assert scene.standing() == {}
 
 
 def test_a_node_that_a_person_cordoned_stays_theirs_though_a_command_of_ours_is_told_to_hold_it_too() -> None:
