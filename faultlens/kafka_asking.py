@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from threading import Thread
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
+from stamina import RetryingCaller
 
 from faultlens.errors import WorldError
 from faultlens.kafka_words import Complaints
@@ -26,11 +28,12 @@ class Asking:
 
     def topics(self) -> dict[str, TopicMetadata]:
         """Return the topics that there are for this client, by name."""
+        ask = partial(self._client.list_topics, timeout=ASK_SECONDS)
         try:
-            known: dict[str, TopicMetadata] = _waited_for(lambda: self._client.list_topics(timeout=ASK_SECONDS)).topics
+            known = RetryingCaller(attempts=None, timeout=ASK_SECONDS)(_broke_off, _waited_for, ask)
         except KafkaException as error:
             raise self.unanswered(error) from None
-        return known
+        return dict(known.topics)
 
     def demanded(self, topics: Sequence[str]) -> dict[str, TopicMetadata]:
         """Return the topics that there are; WorldError unless all of `topics` are among them."""
@@ -46,6 +49,11 @@ class Asking:
         self._client.poll(0)  # only now is said why
         why = self._complaints.behind(error.args[0])
         return WorldError(f"the brokers at {self._brokers} do not answer: {why}")
+
+
+def _broke_off(error: Exception) -> bool:
+    """Return whether the broker that was asked went away meanwhile: another one may answer."""
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError._TRANSPORT  # noqa: SLF001 - so it is called
 
 
 def _waited_for(call: Callable[[], Any]) -> Any:

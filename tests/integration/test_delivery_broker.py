@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import stamina
 from msgspec.structs import replace
 
 from faultlens.clock import wall_ms
@@ -42,7 +43,11 @@ def _real(cluster: Cluster) -> Place:
     if TOPIC not in administrator.list_topics(timeout=30).topics:
         administrator.create_topics([admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
     consumer = ck.Consumer(consumer_config(connection, "delivery"))
-    _, end = consumer.get_watermark_offsets(ck.TopicPartition(TOPIC, 0), timeout=30)
+    topic = ck.TopicPartition(TOPIC, 0)
+    # A topic that was made a moment ago may have no leader yet.
+    for attempt in stamina.retry_context(on=ck.KafkaException, attempts=None, timeout=30):
+        with attempt:
+            _, end = consumer.get_watermark_offsets(topic, timeout=30)
 
     def read(count: int) -> list[tuple[str, bytes]]:
         consumer.assign([ck.TopicPartition(TOPIC, 0, end)])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from faultlens.errors import WorldError
 from faultlens.kafka import Connection
+from faultlens.kafka_asking import Asking
 from faultlens.kafka_logs import Seldom
 from faultlens.kafka_topics import TopicAdmin
+from faultlens.kafka_words import Complaints
 
 NOBODY_THERE = Connection("127.0.0.2:9")  # no other test asks there: what is said once is said in the first
 
@@ -46,6 +50,28 @@ def test_things_without_end_do_not_fill_the_memory() -> None:
     for number in range(2_500):
         assert seldom.filter(logging.LogRecord("x", logging.ERROR, "", 0, f"thing {number}", (), None))
     assert len(seldom._said) <= 1_000
+
+
+class OneGoesAway:
+    """Brokers of which one goes away while it is asked, and another one answers."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def list_topics(self, *, timeout: float) -> SimpleNamespace:
+        self.asked += 1
+        if self.asked == 1:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(topics={"node-events": timeout})
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+
+def test_a_broker_that_goes_away_while_it_is_asked_is_not_all_of_them() -> None:
+    brokers = OneGoesAway()
+    known = Asking(brokers, "a,b", Complaints()).topics()  # type: ignore[arg-type]
+    assert (list(known), brokers.asked) == (["node-events"], 2)
 
 
 def test_brokers_that_are_away_are_told_of_in_one_line_with_the_reason(
