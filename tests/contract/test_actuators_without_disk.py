@@ -152,9 +152,10 @@ def test_results_that_cannot_be_written_end_the_process_and_leave_no_half_line(t
     assert acted(tmp_path, commands[:1]).returncode == 0
     path = tmp_path / "results.jsonl"
     line = path.read_bytes().splitlines(keepends=True)[-1]
-    path.write_bytes(line * (60_000 // len(line)))
+    # Far more than the ledger will be: it is the results that reach the limit.
+    written = path.write_bytes(line * (2_000_000 // len(line)))
     (tmp_path / "act.db").unlink()
-    ran = acted(tmp_path, commands, limit=61_000)
+    ran = acted(tmp_path, commands, limit=written + 1_000)
     assert (ran.returncode, "Traceback" in ran.stderr) == (3, False), ran.stderr
     assert "results.jsonl cannot be written: File too large" in ran.stderr
     assert path.read_bytes().endswith(b"\n")
