@@ -22,11 +22,23 @@ class Early(Struct, frozen=True):
     since_ms: int
 
 
+def has_ended(pod: Pod) -> bool:
+    """Return whether a pod is over."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
 def waiting(
-    pod: Pod, before: Early | None, watched: Collection[str], known: Mapping[str, Work], now_ms: int
+    pod: Pod, early: Mapping[str, Early], watched: Collection[str], known: Mapping[str, Work], now_ms: int
 ) -> Early | None:
-    """Return the pod as one that waits, `before`: as it did until now; None: all is known, or it has waited enough."""
-    since_ms = now_ms if before is None else before.since_ms
-    if now_ms - since_ms >= EARLY_MS or not awaited(pod.metadata, watched, known):
+    """Return the pod as one that waits, as `early` ones did until now; None: all is known, or it has waited enough.
+
+    One that has ended meanwhile waits for what made the others too: they may be of its attempt, which goes on then.
+    """
+    uid = pod.metadata.uid
+    since_ms = early[uid].since_ms if uid in early else now_ms
+    if now_ms - since_ms >= EARLY_MS:
         return None
-    return Early(pod, since_ms)
+    awaits = awaited(pod.metadata, watched, known)
+    if not awaits and uid in early and has_ended(pod):
+        awaits = any(awaited(other.pod.metadata, watched, known) for name, other in early.items() if name != uid)
+    return Early(pod, since_ms) if awaits else None

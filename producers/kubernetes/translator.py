@@ -15,7 +15,7 @@ from producers.kubernetes import attempts, devices, nodes, takings
 from producers.kubernetes.asking import Asked, asked_for
 from producers.kubernetes.device_objects import Claim, Slice, TaintRule
 from producers.kubernetes.devices import DeviceTeller, Offer
-from producers.kubernetes.early import waiting
+from producers.kubernetes.early import has_ended, waiting
 from producers.kubernetes.memory import KINDS, Named, PodSeen, lean_pod, lean_work
 from producers.kubernetes.model import Job, Step, worker_of
 from producers.kubernetes.nodes import NodeTeller, Seen
@@ -123,7 +123,8 @@ class Translator:
 
     def on_time(self, now_ms: int) -> list[Event]:
         """Return what is due: ends that were waited for, signs of life, reports of nodes without an agent."""
-        events = [event for early in list(self.memory["early"].values()) for event in self._pod(early.pod, now_ms)]
+        early = sorted((early.pod for early in self.memory["early"].values()), key=has_ended)
+        events = [event for pod in early for event in self._pod(pod, now_ms)]
         for uid, job in list(self.memory["job"].items()):
             due = attempts.due_ms(job)
             if due is not None and now_ms >= due:
@@ -182,7 +183,7 @@ class Translator:
     def _is_early(self, pod: Pod, now_ms: int, watched: Collection[str]) -> bool:
         uid = pod.metadata.uid
         before = self.memory["early"].get(uid)
-        early = waiting(pod, before, watched, self.memory["work"], now_ms)
+        early = waiting(pod, self.memory["early"], watched, self.memory["work"], now_ms)
         if early is not before:
             self._put("early", uid, early)
         return early is not None
