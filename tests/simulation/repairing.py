@@ -165,7 +165,8 @@ class Story:
             event = replaced(event, sent_ms=self.now_ms + clock.off_ms)
         event = self._carried(event)
         if isinstance(data, RemediationResult | NodeActed):
-            # What was decided before this was heard is counted before.
+            # What was decided before this was heard, and what is due before it arrives, is counted before.
+            self.lane.advance(self.now_ms + max(0, self.broker_off_ms))
             self._commit(grows=False)
         if isinstance(data, NodeActed):
             self.counted.acted(data)
