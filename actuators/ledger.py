@@ -196,10 +196,7 @@ def _held(path: Path) -> Any:
 def _explained(path: Path | str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.DatabaseError as error:
-        aside = (
-            "" if isinstance(error, sqlite3.OperationalError) else "; move it away to begin anew without what it knew"
-        )
-        raise WorldError(f"{path} cannot be kept as the actuator's ledger: {error}{aside}") from None
     except (OSError, sqlite3.Error) as error:
-        raise WorldError(f"{path} cannot be kept as the actuator's ledger: {error}") from None
+        is_damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+        aside = "; move it away to begin anew without what it knew" if is_damaged else ""
+        raise WorldError(f"{path} cannot be kept as the actuator's ledger: {error}{aside}") from None

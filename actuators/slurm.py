@@ -168,10 +168,8 @@ class Slurm(Actuator):
         job = command.job_id or ""
         if not _JOB.match(job):
             raise Refused(f"{job!r} is no job of Slurm")
-        memory, away_from = (
-            self._ledger.memory_of(command.command_id),
-            [one_node(n) for n in command.exclude_nodes or ()],
-        )
+        memory = self._ledger.memory_of(command.command_id)
+        away_from = [one_node(node) for node in command.exclude_nodes or ()]
         done = (memory.recall() or b"").decode() or self._requeued(job)
         memory.keep(done.encode())
         if away_from and done == _REQUEUED:

@@ -266,7 +266,7 @@ class NodeFacts(Data, frozen=True):
     """Where a node stands, for remediation: sent when any of it changes, and with each report while it is watched.
 
     `command_id`: the command of ours that it is held back by; `actor`: whoever else holds it back. `report_ms`: its
-    newest report. `jobs` (job/attempt), `gpus_held` here, the GPUs of the largest and the highest priority are told
+    newest report. `jobs` (job/attempt), the GPUs of the largest and the highest priority are told
     while the node is watched. `gpus`: what its inventory tells its GPUs apart by wherever they are (UUID, else serial).
     """
 
@@ -289,7 +289,6 @@ class NodeFacts(Data, frozen=True):
     command_id: str | None = None
     actor: str | None = None
     jobs: tuple[str, ...] = ()
-    gpus_held: int = 0
     job_gpus: int = 0
     job_priority: float | None = None
     gpus: tuple[str, ...] = ()

@@ -56,8 +56,14 @@ def _as_judged(row: Row, verdicts: Sequence[Row]) -> Row:
 
     Nobody may have told of its end, and a scheduler that was asked to run it again calls it cancelled.
     """
-    judged = any(v["attempt"] == row["attempt"] and not v["loss"] and v["in_force"] for v in verdicts)
-    return {**row, "outcome": "failed"} if judged and row["outcome"] in ("", "cancelled") else row
+    is_judged = _in_force(row, verdicts) is not None
+    return {**row, "outcome": "failed"} if is_judged and row["outcome"] in ("", "cancelled") else row
+
+
+def _in_force(attempt: Row, verdicts: Sequence[Row]) -> Row | None:
+    """Return the verdict in force on how an attempt ended; None: none is."""
+    own = (v for v in verdicts if v["attempt"] == attempt["attempt"] and not v["loss"] and v["in_force"])
+    return next(own, None)
 
 
 def _chosen(attempts: Sequence[Row], verdicts: Sequence[Row], wanted: int | None) -> Row:
@@ -138,7 +144,7 @@ def _evidence(reader: Reader, job: Row, attempt: Row, verdict: Judgement | None)
 
 
 def _attempt_line(row: Row, verdicts: Sequence[Row]) -> AttemptLine:
-    said = next((v for v in verdicts if v["attempt"] == row["attempt"] and not v["loss"] and v["in_force"]), None)
+    said = _in_force(row, verdicts)
     return AttemptLine(
         attempt=row["attempt"],
         outcome=row["outcome"] or "not ended",

@@ -73,7 +73,6 @@ def _facts(record: NodeRecord) -> NodeFacts:
         command_id=next((act.command_id for act in acts if act.command_id is not None), None),
         actor=next((act.actor for act in acts if act.command_id is None), None),
         jobs=tuple(list(record.held)[:JOBS_TOLD]) if watched else (),
-        gpus_held=sum(held.gpus for held in record.held.values()) if watched else 0,
         job_gpus=max((held.job_gpus for held in record.held.values()), default=0) if watched else 0,
         job_priority=max(_priorities(record), default=None) if watched else None,
         gpus=tuple(name for device in record.devices if (name := device.uuid or device.serial))[:GPUS_TOLD],

@@ -17,8 +17,8 @@ from streams.remediation.record import CommandCard
 _TOLD_LATE_MS: Final = 10 * MINUTE_MS
 
 
-def is_our_return(desk: Desk, word: Intervened) -> bool:
-    """Return whether a node was put back by what we asked for: a scheduler may not say why it is back.
+def returned(desk: Desk, word: Intervened) -> bool:
+    """Note that a node was put back by what we asked for, and return whether it was: a scheduler may not say so.
 
     It is seen before the command's result, or told after it, when the node may have been taken again.
     """

@@ -249,14 +249,12 @@ def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | No
 
 def is_more_at_stake(incident: IncidentCard, facts: NodeFacts) -> bool:
     """Return whether a larger job works on the node than was known, or one of a higher priority."""
-    known = incident.job_priority
-    higher = facts.job_priority is not None and (known is None or facts.job_priority > known)
-    return higher or facts.job_gpus > incident.job_gpus
+    return _at_stake(incident, facts) != incident
 
 
 def _at_stake(incident: IncidentCard, facts: NodeFacts | None) -> IncidentCard:
     """Return the incident with what works on its node: that a job has ended there does not make it smaller."""
-    if facts is None or not is_more_at_stake(incident, facts):
+    if facts is None:
         return incident
     found = [value for value in (incident.job_priority, facts.job_priority) if value is not None]
     return replace(incident, job_gpus=max(incident.job_gpus, facts.job_gpus), job_priority=max(found, default=None))
@@ -351,7 +349,7 @@ def intervened(desk: Desk, word: Intervened) -> None:
     if word.command_id is not None:
         echoes.heard(desk, word)
         return
-    if word.action not in ("uncordon", "add") or echoes.is_our_return(desk, word):
+    if word.action not in ("uncordon", "add") or echoes.returned(desk, word):
         return
     if word.actor in desk.policy.controllers:
         return

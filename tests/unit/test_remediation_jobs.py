@@ -125,7 +125,7 @@ def test_a_route_for_large_or_urgent_jobs_is_taken_once_it_is_known_what_works_t
     policy = tmp_path / "policy.yaml"
     policy.write_text(f"version: site\nroutes: [{{name: careful, match: {{{route}}}, ladder: hold}}]\n", "utf-8")
     cluster = Cluster(policy).tell(broken())
-    cluster.tell(facts(jobs=("j/1",), gpus_held=8, **work), minute=0.1).tell(result(cluster.commands[0]), minute=0.2)
+    cluster.tell(facts(jobs=("j/1",), **work), minute=0.1).tell(result(cluster.commands[0]), minute=0.2)
     assert (cluster.commands[-1].policy.split()[-1] == "careful") == meets
     cluster.tell(facts(), minute=1).tell(result(cluster.commands[-1]), minute=2)
     assert (cluster.commands[-1].policy.split()[-1] == "careful") == meets, "that it has ended since changes nothing"
