@@ -56,7 +56,7 @@ class Imported(NamedTuple):
     """The events in the order of their arrival, what was left out, and what should be said about the export.
 
     `running`: the attempts (job id, number) that the controller says are running; `stepping`: those of which accounting
-    has a step that is not over, whatever it says of the attempt.
+    has a step of whose end it has not heard, whatever it says of the attempt.
     """
 
     events: list[Event]
@@ -106,7 +106,7 @@ def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) ->
             (names.of(attempt.job_id), attempt.number)
             for job in history.jobs
             for attempt in job.attempts
-            if any(step.end_ms is None for step in attempt.last.user_steps)
+            if attempt.last.is_stepping
         ),
     )
 

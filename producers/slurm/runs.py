@@ -74,6 +74,20 @@ class Run(NamedTuple):
         return tuple(step for step in self.user_steps if step.exit is None and step.end_ms is not None)
 
     @property
+    def is_stepping(self) -> bool:
+        """Whether accounting has not heard yet how one of the user's steps ended.
+
+        When the job is over, sacct shows such a step with the state and the end of its job, and no exit code of its own
+        (as_mysql_jobacct_process.c: "if the job has ended end the step also").
+        """
+        return any(step.end_ms is None or self._lends_its_end_to(step) for step in self.user_steps)
+
+    def _lends_its_end_to(self, step: Step) -> bool:
+        has_exit = step.exit is None or not step.exit.clean
+        same = (step.state.name, step.end_ms) == (self.state.name, self.end_ms)
+        return same and not has_exit and step.state.name != "COMPLETED"
+
+    @property
     def ran_ms(self) -> int:
         """How long it held its nodes, 0 if it never did or still does."""
         if self.start_ms is None or self.end_ms is None:

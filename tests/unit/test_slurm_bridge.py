@@ -58,15 +58,27 @@ def test_the_end_of_a_job_whose_node_failed_is_told_when_it_is_known_what_became
     assert (end.reason, end.message) == ("NODE_FAIL", "node1 DOWN: gone")
 
 
-def test_an_end_is_told_when_accounting_knows_how_its_steps_ended(memory: Remembered) -> None:
+@pytest.mark.parametrize(("state", "end"), [("RUNNING", None), ("FAILED", 50)])
+def test_an_end_is_told_when_accounting_knows_how_its_steps_ended(
+    memory: Remembered, state: str, end: int | None
+) -> None:
     ended = [HEADER, run("7", "FAILED", (0, 10, 50), exit_="1:0")]
-    first = Export([*ended, step("7", "0", "RUNNING", (11, None))], [EVENTS_HEADER])
+    first = Export([*ended, step("7", "0", state, (11, end))], [EVENTS_HEADER])
     later = Export([*ended, step("7", "0", "OUT_OF_MEMORY", (11, 50), exit_="0:125")], [EVENTS_HEADER])
     exports, kept = [first, later], Kept()
     bridge = SlurmBridge(lambda since: exports.pop(0), NAMES, kept, memory)
     assert [bridge.poll((T0 + after_s) * 1_000).held for after_s in (53, 58)] == [1, 0]
-    [end] = [event.data for event in kept.events if isinstance(event.data, JobEnded)]
-    assert end.message == "step 0 OUT_OF_MEMORY 0:125 on node1"
+    [told] = [event.data for event in kept.events if isinstance(event.data, JobEnded)]
+    assert told.message == "step 0 OUT_OF_MEMORY 0:125 on node1"
+
+
+@pytest.mark.parametrize(("state", "exit_"), [("COMPLETED", "0:0"), ("FAILED", "1:0"), ("TIMEOUT", "0:15")])
+def test_an_end_whose_steps_have_an_end_of_their_own_is_told_at_once(
+    memory: Remembered, state: str, exit_: str
+) -> None:
+    rows = [HEADER, run("7", state, (0, 10, 50), exit_=exit_), step("7", "0", state, (11, 50), exit_=exit_)]
+    bridge = SlurmBridge(lambda since: Export(rows, [EVENTS_HEADER]), NAMES, Kept(), memory)
+    assert bridge.poll((T0 + 51) * 1_000).held == 0
 
 
 def test_a_controller_whose_clock_is_ahead_holds_no_end_up_for_long(memory: Remembered) -> None:
