@@ -16,12 +16,13 @@ from streams.remediation.climbing import advance
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
 from streams.remediation.history import family_of
-from streams.remediation.policy import Trouble
+from streams.remediation.policy import Breaker, Trouble
 from streams.remediation.record import (
     EVIDENCE_MAX,
     MEMBERS_MAX,
     RECENT_MAX,
     IncidentCard,
+    NodeCard,
     Recent,
     Trait,
 )
@@ -73,11 +74,17 @@ def shared_by(desk: Desk, node: str, trait: Trait) -> IncidentCard | None:
     family, found = family_of(trait.cause), None
     for domain in _domains(desk, facts, trait, family):
         recent = _noted(desk, domain, family, node, trait.since_ms)
-        if found is None and recent.incident is not None:
-            found = desk.incident(recent.incident)
-        elif found is None and (domain.at_once or len(recent.at_ms) >= domain.needed):
+        found = found or _with_room(desk, recent)
+        if found is None and (domain.at_once or len(recent.at_ms) >= domain.needed):
             found = _opened(desk, domain, recent, trait)
-    return None if found is None or found.stage == "closed" else found
+    return found
+
+
+def _with_room(desk: Desk, recent: Recent) -> IncidentCard | None:
+    """Return the open incident of a domain; None: there is none, or it lists as many nodes as one can."""
+    incident = desk.incident(recent.incident)
+    is_open = incident is not None and incident.stage != "closed" and len(incident.members) < MEMBERS_MAX
+    return incident if is_open else None
 
 
 def _domains(desk: Desk, facts: NodeFacts, trait: Trait, family: str) -> Iterator[Domain]:
@@ -89,12 +96,16 @@ def _domains(desk: Desk, facts: NodeFacts, trait: Trait, family: str) -> Iterato
     for rollout in context.rollouts.values():
         if _touched(rollout, facts, trait, since_ms=trait.since_ms - breaker.rollout_window_ms):
             by_agent = rollout.what.what == "agent"
-            nodes = len(rollout.what.scope.nodes or ())
-            needed = max(breaker.nodes, breaker.share * nodes)
+            needed = _needed(breaker, len(rollout.what.scope.nodes or ()))
             name = f"rollout/{rollout.what.rollout_id}"
             yield Domain(name, breaker.rollout_window_ms, needed, rollout.what.rollout_id, at_once=by_agent)
     for scope in sorted(fleet.scopes_of(facts), key=lambda name: (desk.scope(name).nodes, name)):
-        yield Domain(scope, breaker.window_ms, max(breaker.nodes, breaker.share * desk.scope(scope).nodes))
+        yield Domain(scope, breaker.window_ms, _needed(breaker, desk.scope(scope).nodes))
+
+
+def _needed(breaker: Breaker, nodes: int) -> float:
+    """Return how many of a domain's nodes make one cause: of a very large one, as many as are kept."""
+    return min(RECENT_MAX, max(breaker.nodes, breaker.share * nodes))
 
 
 def _in(entry: Open[PlatformIncident] | Open[PlatformRollout], facts: NodeFacts) -> bool:
@@ -126,9 +137,10 @@ def _opened(desk: Desk, domain: Domain, recent: Recent, trait: Trait) -> Inciden
     route = desk.policy.route(Trouble("common", trait.cause, trait.cause_class, severity=trait.severity))
     if route is None:
         return None
-    begun = desk.begun(
-        stable_id(desk.cluster, domain.name, family, desk.learnt_ms), route, trait, min(recent.at_ms.values())
-    )
+    name = stable_id(desk.cluster, domain.name, family, desk.learnt_ms)
+    if desk.incident(name) is not None:
+        name = stable_id(name, trait.id)
+    begun = desk.begun(name, route, trait, min(recent.at_ms.values()))
     incident = replace(begun, domain=domain.name, rollout_id=domain.rollout, count=0)
     desk.put(replace(recent, incident=incident.id))
     for node in recent.at_ms:
@@ -154,29 +166,30 @@ def joined(desk: Desk, incident: IncidentCard, node: str) -> None:
 def _with(desk: Desk, incident: IncidentCard, node: str, commands: tuple[str, ...] = ()) -> IncidentCard:
     card = fleet.keep(desk, replace(desk.node(node), incident=incident.id))
     desk.tend(Tended(node, desk.cluster, desk.now_ms, incident_id=incident.id))
-    known = tuple(dict.fromkeys((*incident.members, node)))[:MEMBERS_MAX]
     return replace(
         incident,
-        members=known,
+        members=tuple(dict.fromkeys((*incident.members, node))),
         member_count=incident.member_count + 1,
         last_ms=max(incident.last_ms, desk.learnt_ms),
         count=incident.count + 1,
         severity=max(incident.severity, *(trait.severity for trait in card.traits), 0),
         evidence=tuple(dict.fromkeys((*incident.evidence, *(t.evidence for t in card.traits))))[:EVIDENCE_MAX],
         commands=tuple(dict.fromkeys((*incident.commands, *commands))),
+        probe=None if incident.probe == node else incident.probe,
     )
 
 
 def left(desk: Desk, incident: IncidentCard, node: str) -> None:
-    """Let a node go that has nothing of it any more; the incident is over when nobody is left."""
+    """Let a node go that has nothing of it any more, and take the incident on: over when nobody is left."""
     card, family = desk.node(node), family_of(incident.cause)
-    if any(family_of(trait.cause) == family and trait.role != "trend" for trait in card.traits):
-        return
-    fleet.keep(desk, replace(card, incident=None))
-    desk.cleared.append(node)
-    members = tuple(name for name in incident.members if name != node)
-    if members:
-        keep(desk, replace(incident, members=members))
+    has_it = any(family_of(trait.cause) == family and trait.role != "trend" for trait in card.traits)
+    if card.incident == incident.id and not has_it:
+        fleet.keep(desk, replace(card, incident=None))
+        desk.cleared.append(node)
+        incident = replace(incident, members=tuple(name for name in incident.members if name != node))
+    if incident.members:
+        # What it waited for may have been a command on the node that leaves.
+        turned(desk, incident)
     else:
         _over(desk, incident, "over on all nodes")
 
@@ -216,21 +229,31 @@ def _tried(desk: Desk, incident: IncidentCard) -> None:
         _over(desk, incident, f"only {node} is left")
 
 
-def probed(desk: Desk, probe: IncidentCard) -> None:
-    """Let all nodes of a common incident go their own ways when the one that was tried is well again."""
-    incident = desk.incident(probe.probe)
-    if incident is None or incident.stage == "closed":
+def probed(desk: Desk, name: str, node: str) -> None:
+    """Let all nodes of a common incident go their own ways when the one that was tried is well; else try another."""
+    incident = desk.incident(name)
+    if incident is None or incident.stage == "closed" or incident.probe != node:
         return
-    for node in incident.members:
-        fleet.keep(desk, replace(desk.node(node), incident=None))
-        desk.released.append((node, None))
-    _over(desk, incident, f"{probe.node} is well again")
+    if not _is_well(desk.node(node)):
+        turned(desk, replace(incident, probe=None))
+        return
+    for member in incident.members:
+        fleet.keep(desk, replace(desk.node(member), incident=None))
+        desk.released.append((member, None))
+    _over(desk, incident, f"{node} is well again")
+
+
+def _is_well(card: NodeCard) -> bool:
+    """Return whether the node is there and has nothing wrong."""
+    is_there = card.facts is None or card.facts.state != "removed"
+    return is_there and all(trait.role == "trend" for trait in card.traits)
 
 
 def _over(desk: Desk, incident: IncidentCard, because: str) -> None:
     close(desk, incident, because, remember=False)
-    name = f"{incident.domain}|{family_of(incident.cause)}"
-    desk.put(Recent(desk.cluster, name))
+    recent = desk.recent(f"{incident.domain}|{family_of(incident.cause)}")
+    if recent.incident == incident.id:
+        desk.put(Recent(desk.cluster, recent.name))
 
 
 # --- what is announced ---------------------------------------------------------------------------------
@@ -247,9 +270,9 @@ def explained(desk: Desk, event: PlatformIncident) -> None:
             card = desk.node(node)
             trait = next(t for t in card.traits if family_of(t.cause) == family)
             recent = _noted(desk, domain, family, node, trait.since_ms)
-            shared = desk.incident(recent.incident) or _opened(desk, domain, recent, trait)
+            shared = _with_room(desk, recent) or _opened(desk, domain, recent, trait)
             own = desk.incident(card.incident)
-            if shared is not None and own is not None and own.id != shared.id and own.node:
+            if shared is not None and own is not None and own.node and own.stage != "closed":
                 close(desk, own, f"part of {shared.id}", remember=False)
                 joined(desk, shared, node)
             elif shared is not None:

@@ -80,11 +80,12 @@ def opened(desk: Desk, node: str, trait: Trait) -> None:
         return
     if renaming.is_left_behind(desk, card, trait.cause):
         return
+    is_new = all(known.key != trait.key for known in card.traits)
     traits = (*(t for t in announcing.without_echoes(card, trait) if t.key != trait.key), trait)
     kept = traits[-FAULTS_MAX:]
     fleet.keep(desk, replace(card, traits=kept, overflow=card.overflow + len(traits) - len(kept)))
     renaming.noted(desk, card)
-    taken_up(desk, node, trait)
+    taken_up(desk, node, trait, is_new=is_new)
 
 
 def cleared(desk: Desk, node: str, key: str, at_ms: int) -> None:
@@ -101,8 +102,11 @@ def cleared(desk: Desk, node: str, key: str, at_ms: int) -> None:
         common.left(desk, incident, node)
 
 
-def taken_up(desk: Desk, node: str, trait: Trait) -> None:
-    """Put a node's fault into the incident that it belongs to, or open one."""
+def taken_up(desk: Desk, node: str, trait: Trait, *, is_new: bool = True) -> None:
+    """Put a node's fault into the incident that it belongs to, or open one.
+
+    A node that is tried for others goes on with what was wrong with it; what is new shows that they still share it.
+    """
     incident = desk.incident(desk.node(node).incident)
     if incident is None:
         shared = common.shared_by(desk, node, trait)
@@ -111,7 +115,8 @@ def taken_up(desk: Desk, node: str, trait: Trait) -> None:
         else:
             common.joined(desk, shared, node)
     elif incident.node:
-        shared = common.shared_by(desk, node, trait)
+        is_tried = incident.probe is not None and not is_new
+        shared = None if is_tried else common.shared_by(desk, node, trait)
         if shared is None:
             advance(desk, _joined(desk, incident, trait))
         elif desk.node(node).incident == shared.id:
@@ -172,7 +177,7 @@ def _announced_by_ms(desk: Desk, trait: Trait) -> int:
     return trait.since_ms + desk.policy.verification.announced_ms if trait.announced else 0
 
 
-def open_return(desk: Desk, node: str) -> None:
+def open_return(desk: Desk, node: str, *, probe_of: str | None = None) -> IncidentCard:
     """Open an incident for a node that has nothing wrong any more and is still kept from work: it is to come back."""
     card = desk.node(node)
     incident = IncidentCard(
@@ -190,8 +195,9 @@ def open_return(desk: Desk, node: str) -> None:
         policy=desk.policy.version,
         stage="verifying",
         cleared_ms=desk.learnt_ms,
+        probe=probe_of,
     )
-    _begun(desk, card, incident)
+    return _begun(desk, card, incident)
 
 
 def unreturned(desk: Desk, incident: IncidentCard) -> IncidentCard:

@@ -134,7 +134,7 @@ def _settled(desk: Desk) -> Effects:
         while desk.closed:
             closed = desk.incident(desk.closed.pop(0))
             if closed is not None and closed.probe is not None and not closed.domain:
-                common.probed(desk, closed)
+                common.probed(desk, closed.probe, closed.node)
         while desk.released:
             _let_go(desk, *desk.released.pop(0))
         while desk.cleared:
@@ -160,10 +160,13 @@ def _let_go(desk: Desk, node: str, probe_of: str | None) -> None:
     card = desk.node(node)
     if card.incident is not None:
         return
+    begun = None
     if any(trait.role != "trend" for trait in card.traits):
-        incidents.open_for(desk, node, probe_of=probe_of)
-    elif card.taken:
-        incidents.open_return(desk, node)
+        begun = incidents.open_for(desk, node, probe_of=probe_of)
+    elif card.taken or card.excluded:
+        begun = incidents.open_return(desk, node, probe_of=probe_of)
+    if begun is None and probe_of is not None:
+        common.probed(desk, probe_of, node)
 
 
 def _move(desk: Desk, incident: IncidentCard) -> None:
@@ -304,14 +307,22 @@ def _ended(desk: Desk, command: CommandCard) -> None:
     incident = desk.incident(command.incident)
     if incident is not None and incident.stage != "closed":
         incident = followed(desk, incident, command)
-        _move(desk, incidents.unreturned(desk, incident))
+        _heard_of(desk, incidents.unreturned(desk, incident), command.node)
     if not command.node:
         return
     issuing.tend(desk, command, incidents.watched_until_ms(desk, command.node))
     now_in = desk.incident(desk.node(command.node).incident)
     if now_in is not None and now_in.id != command.incident:
-        _move(desk, now_in)
+        _heard_of(desk, now_in, command.node)
     _noticed(desk, command.node)
+
+
+def _heard_of(desk: Desk, incident: IncidentCard, node: str) -> None:
+    """Go on with an incident now that a command on the node has ended, which may have shown that nothing is wrong."""
+    if incident.domain:
+        common.left(desk, incident, node)
+    else:
+        advance(desk, incident)
 
 
 def _late(desk: Desk, command: CommandCard) -> None:

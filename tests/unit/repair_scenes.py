@@ -115,6 +115,11 @@ class Repairs:
         last = {incident.incident_id: incident for incident in self.incidents}
         return {i.scope.nodes[0]: i for i in last.values() if i.phase != "closed"}
 
+    @property
+    def minute(self) -> float:
+        """The minute up to which the scene was told."""
+        return (self._now_ms - T0) / MINUTE_MS
+
     def steps(self) -> int:
         """Return how many steps remediation has taken."""
         return next(task.counts.steps for task in self._pump.tasks if task.role.name == "remediation")

@@ -9,12 +9,9 @@ from msgspec.structs import replace
 
 from faultlens.clock import moment_of
 from faultlens.events import (
-    Check,
     NodeActed,
     NodeFault,
-    NodeHealth,
     PlatformMaintenance,
-    PlatformRollout,
     RemediationCommand,
     RemediationResult,
     Scope,
@@ -307,37 +304,6 @@ def test_planned_maintenance_counts_in_the_budget() -> None:
     assert scene.done("n3") == []
     scene.at(31, PlatformMaintenance("m1", "c1", planned=True, phase="ended", scope=scope)).run(40)
     assert scene.done("n3")[0] == "block_new_work"
-
-
-def test_many_nodes_of_a_rack_that_break_alike_are_one_incident_and_none_of_them_is_rebooted() -> None:
-    scene = Repairs(40, racks=4)
-    for number in range(5):
-        scene.fault(5 + number / 10, f"n{number}", "79", check="gpu_count")
-    scene.run(18)
-    assert {c.action for c in scene.commands} <= {"block_new_work", "drain", "open_ticket"}
-    (shared,) = [i for i in scene.standing().values() if len(i.scope.nodes) > 1]
-    assert (shared.rule, shared.scope.domains, len(shared.scope.nodes)) == ("common_cause", {"rack": ("r0",)}, 5)
-
-
-def test_a_single_node_is_tried_when_no_more_break_and_the_others_follow_when_it_is_well() -> None:
-    scene = Repairs(40, racks=4)
-    for number in range(4):
-        scene.fault(5 + number / 10, f"n{number}", "119", check="driver_responds")
-    scene.run(120)
-    assert [scene.commands[-1].action, scene.standing()] == ["return_to_service", {}]
-    resets = [c for c in scene.commands if c.action == "reset_device"]
-    assert {c.node for c in resets} == {"n0", "n1", "n2", "n3"}
-
-
-def test_checks_that_break_with_a_roll_out_of_the_agent_are_the_roll_outs() -> None:
-    scene = Repairs(10)
-    scene.at(2, PlatformRollout("a1", "c1", "agent", "2.0", "started", Scope(nodes=("n1", "n2"))))
-    for name in ("n1", "n2"):
-        checks = (Check("gpu_count", "gpu", "error"),)
-        scene.at(3, NodeHealth(name, "c1", 60.0, 8, 8, checks, "gpu", f"{name}-0", {"rack": "r0"}, "H100"), "agent/x")
-    scene.run(3.5)
-    assert {c.action for c in scene.commands} == {"open_ticket"}
-    assert {incident.scope.rollout_id for incident in scene.incidents} == {"a1"}
 
 
 def test_a_gpu_that_its_driver_says_has_recovered_calls_for_nothing() -> None:
