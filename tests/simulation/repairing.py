@@ -169,7 +169,7 @@ class Story:
             self.lane.advance(self.now_ms + max(0, self.broker_off_ms))
             self._commit(grows=False)
         if isinstance(data, NodeActed):
-            self.counted.acted(data)
+            self.counted.acted(data, self.now_ms if at_ms is None else at_ms)
         for _ in range(1 + twice):
             if isinstance(data, RemediationResult):
                 self.counted.heard(data)

@@ -161,6 +161,7 @@ class Counted:
         self.taken: set[str] = set()
         self.cordoned: set[str] = set()
         self.told_out: set[str] = set()
+        self._acted_ms: dict[str, int] = {}
         self.faults: list[str] = []
         self._scopes = {"cluster": {machine.name for machine in machines}}
         for machine in machines:
@@ -182,15 +183,19 @@ class Counted:
         self.commands[command.command_id] = command
         self.endings[command.command_id] = []
 
-    def acted(self, act: NodeActed) -> None:
-        """Note what the scheduler's bridge says of a node."""
+    def acted(self, act: NodeActed, at_ms: int) -> None:
+        """Note what the scheduler's bridge says of a node. It has one flag: who puts a node back does so for all.
+
+        What it tells late was undone meanwhile.
+        """
+        if at_ms < self._acted_ms.get(act.node, 0):
+            return
+        self._acted_ms[act.node] = at_ms
         if act.action == "cordon":
             (self.cordoned if act.command_id is None else self.told_out).add(act.node)
-            return
-        self.told_out.discard(act.node)
-        self.taken.discard(act.node)
-        if act.command_id is None:
-            self.cordoned.discard(act.node)
+        else:
+            for out in (self.told_out, self.taken, self.cordoned):
+                out.discard(act.node)
 
     def about_to_be(self) -> set[str]:
         open_ = (c for c in self.commands.values() if not self.endings[c.command_id] and c.action in TAKING)
