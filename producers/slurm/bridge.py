@@ -22,8 +22,8 @@ FORGOTTEN_AFTER_MS: Final = 14 * DAY_MS
 REMEMBERED_AGAIN_MS: Final = DAY_MS
 ALIVE_EVERY_S: Final = 60.0
 # Accounting hears that a job's node failed before it hears what became of the node, and that a job is over before it
-# hears how its steps ended (one out of memory, say). What is said of such an end rests on both: it is told when it has
-# been seen for so long.
+# hears how its steps ended (one out of memory, say); the controller knows both before accounting does. What is said of
+# such an end rests on all of that: it is told when it has been seen for so long.
 SETTLE_MS: Final = 15 * SECOND_MS
 _NODE_FAILED: Final = "NODE_FAIL"
 
@@ -112,7 +112,7 @@ class SlurmBridge:
         """
         if not isinstance(event.data, JobEnded):
             return False
-        if event.data.reason != _NODE_FAILED and (event.data.job_id, event.data.attempt) not in imported.stepping:
+        if event.data.reason != _NODE_FAILED and (event.data.job_id, event.data.attempt) not in imported.unsettled:
             return False
         seen_ms = self._first_seen.get(name, now_ms)
         return now_ms - event.time_ms < SETTLE_MS and now_ms - seen_ms < SETTLE_MS

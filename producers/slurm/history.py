@@ -133,6 +133,7 @@ def _run_of(known: Known) -> Run:
         gpus_held=known.gpus if began else None,
         nodes_wanted=known.nodes_wanted,
         waited_for=None if began else known.reason,
+        recorded=False,
     )
 
 

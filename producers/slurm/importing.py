@@ -55,8 +55,8 @@ class Counts(NamedTuple):
 class Imported(NamedTuple):
     """The events in the order of their arrival, what was left out, and what should be said about the export.
 
-    `running`: the attempts (job id, number) that the controller says are running; `stepping`: those of which accounting
-    has a step of whose end it has not heard, whatever it says of the attempt.
+    `running`: the attempts (job id, number) that the controller says are running; `unsettled`: those of
+    which accounting has not heard yet, or not of the end of each step, whatever is said of the attempt.
     """
 
     events: list[Event]
@@ -64,7 +64,7 @@ class Imported(NamedTuple):
     counts: Counts
     warnings: list[str]
     running: list[tuple[str, int]] = []
-    stepping: frozenset[tuple[str, int]] = frozenset()
+    unsettled: frozenset[tuple[str, int]] = frozenset()
 
 
 def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) -> Imported:
@@ -102,11 +102,11 @@ def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) ->
             for attempt in job.attempts
             if attempt.known is not None and attempt.known.state.name in RUNNING and attempt.first.nodes
         ],
-        stepping=frozenset(
+        unsettled=frozenset(
             (names.of(attempt.job_id), attempt.number)
             for job in history.jobs
             for attempt in job.attempts
-            if attempt.last.is_stepping
+            if attempt.last.is_unsettled
         ),
     )
 

@@ -26,6 +26,7 @@ class Run(NamedTuple):
 
     `exit` is as sacct has it, without the bit that it drops. `waited_for` is the reason that the run last waited for,
     never why it ended. `gpus_held` is None where the export does not say. `steps` is empty when it left them out.
+    `recorded` is False of a run that only the controller knows of.
     """
 
     job_id: str
@@ -53,6 +54,7 @@ class Run(NamedTuple):
     record: str = ""
     time_limit: str = ""
     memory: str = ""
+    recorded: bool = True
     steps: tuple[Step, ...] = ()
 
     @property
@@ -74,13 +76,14 @@ class Run(NamedTuple):
         return tuple(step for step in self.user_steps if step.exit is None and step.end_ms is not None)
 
     @property
-    def is_stepping(self) -> bool:
-        """Whether accounting has not heard yet how one of the user's steps ended.
+    def is_unsettled(self) -> bool:
+        """Whether accounting has not heard yet of the run itself, or how one of the user's steps ended.
 
         When the job is over, sacct shows such a step with the state and the end of its job, and no exit code of its own
         (as_mysql_jobacct_process.c: "if the job has ended end the step also").
         """
-        return any(step.end_ms is None or self._lends_its_end_to(step) for step in self.user_steps)
+        heard_of_all = all(step.end_ms is not None and not self._lends_its_end_to(step) for step in self.user_steps)
+        return not (self.recorded and heard_of_all)
 
     def _lends_its_end_to(self, step: Step) -> bool:
         has_exit = step.exit is None or not step.exit.clean

@@ -72,6 +72,24 @@ def test_an_end_is_told_when_accounting_knows_how_its_steps_ended(
     assert told.message == "step 0 OUT_OF_MEMORY 0:125 on node1"
 
 
+def test_an_end_that_only_the_controller_knows_is_told_when_accounting_knows_it_too(memory: Remembered) -> None:
+    block = (
+        "JobId=7 JobName=train\n   UserId=ann(5) GroupId=ann(5) JobState=FAILED Reason=None Dependency=(null)\n"
+        f"   ExitCode=1:0 SubmitTime={T0} StartTime={T0 + 10} EndTime={T0 + 50}\n   NodeList=node1\n"
+    )
+    ended = [HEADER, run("7", "FAILED", (0, 10, 50), exit_="1:0")]
+    steps = [step("7", "0", "OUT_OF_MEMORY", (11, 50), exit_="0:125")]
+    exports = [
+        Export([HEADER], [EVENTS_HEADER], block.splitlines()),
+        Export([*ended, *steps], [EVENTS_HEADER], block.splitlines()),
+    ]
+    kept = Kept()
+    bridge = SlurmBridge(lambda since: exports.pop(0), NAMES, kept, memory)
+    assert [bridge.poll((T0 + after_s) * 1_000).held for after_s in (51, 53)] == [1, 0]
+    [told] = [event.data for event in kept.events if isinstance(event.data, JobEnded)]
+    assert told.message == "step 0 OUT_OF_MEMORY 0:125 on node1"
+
+
 @pytest.mark.parametrize(("state", "exit_"), [("COMPLETED", "0:0"), ("FAILED", "1:0"), ("TIMEOUT", "0:15")])
 def test_an_end_whose_steps_have_an_end_of_their_own_is_told_at_once(
     memory: Remembered, state: str, exit_: str
