@@ -172,7 +172,7 @@ class Story:
             self.counted.acted(data, self.now_ms if at_ms is None else at_ms)
         for _ in range(1 + twice):
             if isinstance(data, RemediationResult):
-                self.counted.heard(data)
+                self.counted.heard(data, self.now_ms)
                 self._to_lane(topics.REMEDIATION_RESULTS, event)
                 continue
             self._pump.take(Entry("story", 1, b"", event, arrived_ms=self.now_ms + self.broker_off_ms), event)
@@ -210,7 +210,7 @@ class Story:
         elif isinstance(data, Incident):
             self.incidents[data.incident_id] = data
         elif isinstance(data, RemediationResult):
-            self.counted.expired(data.command_id)
+            self.counted.expired(data.command_id, self.now_ms)
 
     def _carried(self, event: Event) -> Event:
         return decode(encode(event)) if self._whole else event

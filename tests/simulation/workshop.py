@@ -158,7 +158,7 @@ class Counted:
         self.commands: dict[str, RemediationCommand] = {}
         self.endings: dict[str, list[str]] = {}
         self.started: set[str] = set()
-        self.taken: set[str] = set()
+        self.taken_ms: dict[str, int] = {}
         self.cordoned: set[str] = set()
         self.told_out: set[str] = set()
         self._acted_ms: dict[str, int] = {}
@@ -173,7 +173,7 @@ class Counted:
         if command.command_id in self.commands:
             self.faults.append(f"sent twice: {command}")
         if command.action in TAKING and node is not None:
-            out = self.taken | self.cordoned | self.told_out | self.about_to_be()
+            out = self.taken_ms.keys() | self.cordoned | self.told_out | self.about_to_be()
             for name, members in self._scopes.items():
                 cap = max(1, len(members) // 10)
                 if node in members and node not in out and len(out & members) + 1 > cap:
@@ -186,7 +186,7 @@ class Counted:
     def acted(self, act: NodeActed, at_ms: int) -> None:
         """Note what the scheduler's bridge says of a node. It has one flag: who puts a node back does so for all.
 
-        What it tells late was undone meanwhile.
+        What it tells late may have been undone meanwhile.
         """
         if at_ms < self._acted_ms.get(act.node, 0):
             return
@@ -194,14 +194,16 @@ class Counted:
         if act.action == "cordon":
             (self.cordoned if act.command_id is None else self.told_out).add(act.node)
         else:
-            for out in (self.told_out, self.taken, self.cordoned):
-                out.discard(act.node)
+            self.told_out.discard(act.node)
+            self.cordoned.discard(act.node)
+            if self.taken_ms.get(act.node, at_ms) <= at_ms:
+                self.taken_ms.pop(act.node, None)
 
     def about_to_be(self) -> set[str]:
         open_ = (c for c in self.commands.values() if not self.endings[c.command_id] and c.action in TAKING)
         return {command.node for command in open_ if command.node is not None}
 
-    def heard(self, result: RemediationResult) -> None:
+    def heard(self, result: RemediationResult, at_ms: int) -> None:
         """Note what an actuator says; what comes after the end says something of the node, and ends nothing."""
         command, node = self.commands.get(result.command_id), result.node or ""
         if command is None:
@@ -213,18 +215,18 @@ class Counted:
         if not is_over:
             self.endings[command.command_id].append(result.state)
         if command.action == "return_to_service" and result.state == "succeeded":
-            self.taken.discard(node)
+            self.taken_ms.pop(node, None)
             self.told_out.discard(node)
         elif command.action in TAKING and (result.state == "succeeded" or (not is_over and self._in_doubt(result))):
-            self.taken.add(node)
+            self.taken_ms[node] = at_ms
 
     def _in_doubt(self, result: RemediationResult) -> bool:
         return result.state == "failed" and result.command_id in self.started
 
-    def expired(self, command_id: str) -> None:
+    def expired(self, command_id: str, at_ms: int) -> None:
         if self.endings[command_id]:
             self.faults.append(f"expired after its end: {self.commands[command_id]}")
         self.endings[command_id].append("expired")
         command = self.commands[command_id]
         if command_id in self.started and command.action in TAKING and command.node is not None:
-            self.taken.add(command.node)
+            self.taken_ms[command.node] = at_ms
