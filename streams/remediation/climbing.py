@@ -220,7 +220,7 @@ def _tested_again(desk: Desk, incident: IncidentCard, card: NodeCard) -> Inciden
     step = Step(incident, card, Rung("validate"), issuing.command_id_of(incident, card.node, "validate"))
     if obstacle(desk, step) is not None:
         return replace(incident, due_ms=incident.not_before_ms)
-    return replace(issuing.issue(desk, step), due_ms=None)
+    return replace(_issued_in_earnest(desk, step), waits=incident.waits)
 
 
 # --- what became of a step -----------------------------------------------------------------------------
@@ -358,7 +358,13 @@ def _prove(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[Incident
     why = obstacle(desk, step)
     if why is not None:
         return _held_back(desk, incident, why)
-    return replace(issuing.issue(desk, step), waits=None, due_ms=None), False
+    return _issued_in_earnest(desk, step), False
+
+
+def _issued_in_earnest(desk: Desk, step: Step) -> IncidentCard:
+    """Return the incident with a step back issued: a shadow's node was taken in earnest too, by what was before."""
+    live = replace(step, incident=replace(step.incident, mode="live"))
+    return replace(issuing.issue(desk, live), mode=step.incident.mode, waits=None, due_ms=None)
 
 
 def _give_back(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[IncidentCard, bool]:
@@ -373,7 +379,7 @@ def _give_back(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[Inci
     why = obstacle(desk, step)
     if why is not None:
         return _held_back(desk, incident, why)
-    return replace(issuing.issue(desk, step), waits=None, due_ms=None), False
+    return _issued_in_earnest(desk, step), False
 
 
 def _is_released(desk: Desk, step: Step) -> bool:

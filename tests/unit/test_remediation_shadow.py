@@ -1,0 +1,49 @@
+"""Routes in shadow: nobody carries out what they command, and nothing real waits for that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from faultlens.events import RemediationCommand
+from faultlens.local_pump import Pump
+from streams.remediation import RemediationProcessor, load_policy
+from streams.runtime.records import Sent
+from streams.runtime.task import Task
+from tests.unit.repair_scenes import ROLES, Repairs
+
+
+class Shadowed(Repairs):
+    """A scene under a policy of its own, with an actuator that does nothing in shadow."""
+
+    def __init__(self, text: str, folder: Path, *, nodes: int = 10, racks: int = 1) -> None:
+        super().__init__(nodes, racks=racks)
+        (folder / "policy.yaml").write_text(text, "utf-8")
+        self.processor = RemediationProcessor(load_policy(folder / "policy.yaml"))
+        others = [role for role in ROLES if role.name != "remediation"]
+        (role,) = [replace(role, processor=self.processor) for role in ROLES if role.name == "remediation"]
+        self._pump = Pump([*map(Task, others), Task(role)], self._from_pump)
+
+    def _from_pump(self, sent: Sent, at_ms: int) -> None:
+        data = sent.event.data
+        if isinstance(data, RemediationCommand) and data.mode == "shadow":
+            self.commands.append(data)
+        else:
+            super()._from_pump(sent, at_ms)
+
+    def lived(self, node: str) -> list[str]:
+        """Return what was commanded of a node in earnest."""
+        return [c.action for c in self.commands if c.node == node and c.mode == "live"]
+
+
+OFF_THE_BUS = "version: t\nroutes: [{name: trial, match: {faults: ['xid:79']}, ladder: reboot, mode: shadow}]\n"
+
+
+def test_a_node_that_was_taken_before_a_route_in_shadow_took_over_comes_back(tmp_path: Path) -> None:
+    scene = Shadowed(OFF_THE_BUS, tmp_path).fault(5, "n1", "109")
+    scene.fault(6, "n1", "79", check="gpu_count").run(8)
+    assert scene.lived("n1") == ["block_new_work"]
+    scene.failing["n1"].clear()
+    scene.boots["n1"] += 1
+    assert scene.run(30).standing() == {}
+    assert scene.lived("n1") == ["block_new_work", "validate", "return_to_service"]
