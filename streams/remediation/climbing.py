@@ -15,6 +15,7 @@ from streams.remediation.gates import HARMLESS, Step, is_by_people, obstacle
 from streams.remediation.policy import LASTING, REPAIRS, Route, Rung
 from streams.remediation.record import WAITING_MAX, CommandCard, IncidentCard, NodeCard
 from streams.remediation.telling import keep
+from streams.remediation.wrong import is_bad, is_taken
 
 # From mild to severe: a repair that did not last is not tried again, and neither is what is milder.
 _SEVERITY: Final[tuple[Action, ...]] = (
@@ -47,11 +48,6 @@ def advance(desk: Desk, incident: IncidentCard) -> IncidentCard:
         incident, goes_on = _step(desk, incident)
         goes_on = goes_on and incident.stage != "closed"
     return incident if incident.stage == "closed" else keep(desk, incident)
-
-
-def is_bad(incident: IncidentCard, card: NodeCard) -> bool:
-    """Return whether something is wrong with the node: what only wears out is, if the incident is about that."""
-    return any(trait.role != "trend" or incident.trend for trait in card.traits)
 
 
 def _step(desk: Desk, incident: IncidentCard) -> tuple[IncidentCard, bool]:
@@ -89,7 +85,7 @@ def _card_of(desk: Desk, incident: IncidentCard) -> NodeCard:
 
 def _cleared(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard:
     """Return the incident with since when nothing is wrong any more; trouble that is back sends it up again."""
-    if is_bad(incident, card):
+    if is_bad(desk, incident, card):
         gone_back = incident.stage == "returning"
         return replace(incident, cleared_ms=None, stage="climbing" if gone_back else incident.stage, proven=False)
     return incident if incident.cleared_ms is not None else replace(incident, cleared_ms=desk.learnt_ms)
@@ -212,7 +208,7 @@ def _acknowledged(desk: Desk, incident: IncidentCard, card: NodeCard) -> Inciden
 def _tested_again(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard:
     """Return the incident of a person with its node tested again now and then, where only a test can clear it."""
     only_proof = bool(card.traits) and all(proof.only_clears(trait) for trait in card.traits)
-    if not only_proof or not _was_taken(card) or not _can_validate(desk):
+    if not only_proof or not is_taken(card) or not _can_validate(desk):
         return replace(incident, due_ms=None)
     if desk.now_ms < incident.not_before_ms:
         return replace(incident, due_ms=incident.not_before_ms)
@@ -304,14 +300,14 @@ def _up_again(desk: Desk, incident: IncidentCard) -> IncidentCard:
     tried = bool(incident.acted_ms) and incident.at < len(ladder) and ladder[incident.at].action in REPAIRS
     again = replace(incident, stage="climbing", proven=False, acted_ms=0, cleared_ms=None)
     further = _next(again) if tried else again
-    return further if not incident.node or _was_taken(desk.node(incident.node)) else undone(desk, further)
+    return further if not incident.node or is_taken(desk.node(incident.node)) else undone(desk, further)
 
 
 # --- verified, and back --------------------------------------------------------------------------------
 
 
 def _verify(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[IncidentCard, bool]:
-    by_ms, still_bad = _shows_by_ms(desk, incident, card), is_bad(incident, card)
+    by_ms, still_bad = _shows_by_ms(desk, incident, card), is_bad(desk, incident, card)
     if still_bad and desk.now_ms >= by_ms:
         return _up_again(desk, incident), True
     if still_bad or not proof.is_fresh(desk, incident, card):
@@ -333,13 +329,9 @@ def _shows_by_ms(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
     return incident.acted_ms + max(desk.policy.verification.within_ms, _REPORTS * interval_ms + MINUTE_MS)
 
 
-def _was_taken(card: NodeCard) -> bool:
-    return card.taken or bool(card.excluded)
-
-
 def _needs_proof(desk: Desk, incident: IncidentCard, card: NodeCard) -> bool:
     route = _route_of(desk, incident)
-    return _can_validate(desk) and not incident.proven and _was_taken(card) and (route is None or route.validate)
+    return _can_validate(desk) and not incident.proven and is_taken(card) and (route is None or route.validate)
 
 
 def _can_validate(desk: Desk) -> bool:
@@ -368,7 +360,7 @@ def _issued_in_earnest(desk: Desk, step: Step) -> IncidentCard:
 
 
 def _give_back(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[IncidentCard, bool]:
-    if not _was_taken(card):
+    if not is_taken(card):
         return close(desk, incident, _how(incident)), False
     step = Step(incident, card, _BACK, issuing.command_id_of(incident, card.node, _BACK.action))
     route = _route_of(desk, incident)

@@ -25,6 +25,7 @@ from streams.remediation.record import (
     NodeCard,
     Trait,
 )
+from streams.remediation.wrong import is_bad
 
 # From this branch on NVIDIA's driver announces recovery steps (Xid catalogue, Xid 154).
 _ANNOUNCES_FROM: Final = 565
@@ -203,7 +204,8 @@ def open_return(desk: Desk, node: str, *, probe_of: str | None = None) -> Incide
 def unreturned(desk: Desk, incident: IncidentCard) -> IncidentCard:
     """Return the incident of a node that was only to come back with what is to be done now that it failed its test."""
     card = desk.node(incident.node)
-    return (routed(desk, incident, card) or incident) if incident.route == _RETURN and card.traits else incident
+    failed = incident.route == _RETURN and is_bad(desk, incident, card)
+    return (routed(desk, incident, card) or incident) if failed else incident
 
 
 def watched_until_ms(desk: Desk, node: str) -> int:

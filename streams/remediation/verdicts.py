@@ -12,9 +12,9 @@ from streams.remediation import incidents
 from streams.remediation.climbing import advance
 from streams.remediation.desk import Desk
 from streams.remediation.history import cost_a_job
-from streams.remediation.policy import TAKING
 from streams.remediation.record import JOBS_MAX, IncidentCard, NodeCard, Trait
 from streams.remediation.telling import keep
+from streams.remediation.wrong import takes
 
 # A verdict comes five minutes after the end; what the last incident covered so long before is the same story.
 _STORY_MS: Final = 15 * MINUTE_MS
@@ -46,17 +46,12 @@ def _costs(desk: Desk, incident: IncidentCard, verdict: JobVerdict, attempt: str
         keep(desk, incident)
         return
     routed = advance(desk, incidents.routed(desk, incident, card) or incident)
-    if routed.stage != "closed" and not _takes(desk, routed):
+    if routed.stage != "closed" and not takes(desk, routed):
         _speaks(desk, card, replace(_said(verdict, attempt), severity=min(100, routed.severity + 1)))
 
 
 def _with(known: tuple[str, ...], attempt: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, attempt)))[:JOBS_MAX]
-
-
-def _takes(desk: Desk, incident: IncidentCard) -> bool:
-    """Return whether a step on the incident's way keeps work away from its node."""
-    return any(rung.action in TAKING for rung in desk.policy.ladders.get(incident.ladder, ()))
 
 
 def _speaks(desk: Desk, card: NodeCard, trait: Trait) -> None:
