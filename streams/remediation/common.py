@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from faultlens.codec import stable_id
-from faultlens.events import PlatformIncident, PlatformRollout
+from faultlens.events import KEPT_BY, PlatformIncident, PlatformRollout
 from faultlens.internal import NodeFacts, Tended
 from streams.context import Open, covers
-from streams.remediation import fleet
+from streams.remediation import controls, fleet
 from streams.remediation.climbing import advance
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
@@ -200,8 +200,11 @@ def turned(desk: Desk, incident: IncidentCard) -> None:
     if incident.stage not in ("handed_over", "verifying"):
         return
     opens_ms = incident.last_ms + desk.policy.breaker.open_ms * (1 + incident.probes)
+    if incident.probe is not None and _is_without_outcome(desk, incident.probe):
+        incident = replace(incident, probe=None)
     if incident.probe is not None:
-        keep(desk, replace(incident, stage="handed_over", due_ms=None, waits=f"the outcome on {incident.probe}"))
+        due_ms = desk.now_ms + desk.policy.breaker.open_ms
+        keep(desk, replace(incident, stage="handed_over", due_ms=due_ms, waits=f"the outcome on {incident.probe}"))
     elif desk.now_ms < opens_ms or _is_going_on(desk, incident):
         due_ms = opens_ms if desk.now_ms < opens_ms else desk.now_ms + desk.policy.breaker.open_ms
         why = "its cause to be over" if desk.now_ms >= opens_ms else "no more nodes to turn bad"
@@ -210,12 +213,24 @@ def turned(desk: Desk, incident: IncidentCard) -> None:
         _tried(desk, incident)
 
 
+def _is_without_outcome(desk: Desk, node: str) -> bool:
+    """Return whether the node that is tried is a person's by now, or nothing is done to it: that may be so for days."""
+    own = desk.incident(desk.node(node).incident)
+    if own is None or not own.node:
+        return False
+    held = controls.said(desk.own(), "hold", controls.Aim(node), desk.now_ms)
+    is_held = held is not None and bool(held.control.scope.nodes)
+    return own.stage == "handed_over" or (own.waits or "").startswith(KEPT_BY) or is_held
+
+
 def _is_going_on(desk: Desk, incident: IncidentCard) -> bool:
-    """Return whether the roll-out or the service's incident behind it is not over yet."""
+    """Return whether the roll-out or the service's incident behind it is not over yet, or not told so for too long."""
     kind, _, name = incident.domain.partition("/")
     context, key = desk.own().context, f"{desk.cluster}/{name}"
     entry = context.incidents.get(key) if kind == "incident" else context.rollouts.get(key)
-    return entry is not None and kind in ("incident", "rollout") and entry.until_ms is None
+    if entry is None or kind not in ("incident", "rollout") or entry.until_ms is not None:
+        return False
+    return kind == "incident" or desk.now_ms - entry.since_ms < desk.policy.breaker.rollout_window_ms
 
 
 def _tried(desk: Desk, incident: IncidentCard) -> None:
@@ -224,7 +239,8 @@ def _tried(desk: Desk, incident: IncidentCard) -> None:
     fleet.keep(desk, replace(desk.node(node), incident=None))
     desk.released.append((node, incident.id))
     if members:
-        keep(desk, replace(incident, members=members, probe=node, probes=incident.probes + 1, due_ms=None))
+        due_ms = desk.now_ms + desk.policy.breaker.open_ms
+        keep(desk, replace(incident, members=members, probe=node, probes=incident.probes + 1, due_ms=due_ms))
     else:
         _over(desk, incident, f"only {node} is left")
 
@@ -234,7 +250,9 @@ def probed(desk: Desk, name: str, node: str) -> None:
     incident = desk.incident(name)
     if incident is None or incident.stage == "closed" or incident.probe != node:
         return
-    if not _is_well(desk.node(node)):
+    card = desk.node(node)
+    if not _is_well(card) or card.put_back_ms >= incident.first_ms:
+        # What is wrong with a node that a person has put back is only looked past.
         turned(desk, replace(incident, probe=None))
         return
     for member in incident.members:

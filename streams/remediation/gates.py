@@ -40,9 +40,10 @@ class Step(Struct, frozen=True):
 
     @property
     def aim(self) -> Aim:
-        """What a person's word may name of it."""
+        """What a person's word may name of it: what many nodes share is told, whatever is said of one of them."""
         facts = self.card.facts
-        return Aim(self.card.node, None if facts is None else facts.pool, self.incident.route, self.command_id)
+        node = "" if self.incident.domain and self.action in HARMLESS else self.card.node
+        return Aim(node, None if facts is None else facts.pool, self.incident.route, self.command_id)
 
 
 def is_by_people(why: str) -> bool:

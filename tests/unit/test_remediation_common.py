@@ -43,9 +43,9 @@ def test_checks_that_break_with_a_roll_out_of_the_agent_are_the_roll_outs() -> N
     assert {incident.scope.rollout_id for incident in scene.incidents} == {"a1"}
 
 
-def broken_alike(nodes: int, minute: float = 5) -> Repairs:
-    """Return a scene with four racks, in the first of which so many nodes break alike, one after the other."""
-    scene = Repairs(40, racks=4)
+def broken_alike(nodes: int, minute: float = 5, *, racks: int = 4) -> Repairs:
+    """Return a scene with so many racks, in the first of which so many nodes break alike, one after the other."""
+    scene = Repairs(40, racks=racks)
     for number in range(nodes):
         scene.fault(minute + number / 10, f"n{number}", "119", check="driver_responds")
     return scene
@@ -108,6 +108,50 @@ def test_when_the_one_that_is_tried_is_taken_away_another_one_is_tried() -> None
     (shared,) = scene.standing().values()
     assert set(shared.scope.nodes) == {"n0", "n1", "n2", "n3"} - {tried}
     assert scene.run(away + 180).standing() == {}
+
+
+# --- when the one that is tried is of no use ---------------------------------------------------------------
+
+
+def test_what_nodes_share_does_not_wait_for_one_that_a_person_keeps_for_days() -> None:
+    scene = broken_alike(4, racks=1).act(7, "n0", "cordon").run(240)
+    assert set(scene.standing()) == {"n0"}
+    assert scene.standing()["n0"].waits_for == "kept by ann"
+    assert set(resets(scene)) == {"n1", "n2", "n3"}
+
+
+def test_a_person_who_holds_one_node_holds_up_nothing_that_is_about_the_others() -> None:
+    scene = broken_alike(4).control(1, "hold", nodes=("n0",)).run(240)
+    assert "open_ticket" in [command.action for command in scene.commands], "people hear of what they share"
+    assert set(scene.standing()) == {"n0"}
+    assert set(resets(scene)) == {"n1", "n2", "n3"}
+
+
+def test_when_nothing_helps_the_one_that_is_tried_another_one_is_tried() -> None:
+    scene = broken_alike(4, racks=1)
+    scene.answers |= dict.fromkeys(("reset_device", "reboot", "power_cycle"), "failed")
+    while not scene.standing() or "all steps were taken" not in (scene.standing()["n0"].waits_for or ""):
+        scene.run(scene.minute + 1)
+    scene.answers.clear()
+    scene.run(scene.minute + 240)
+    assert set(scene.standing()) == {"n0"}, "that one is a person's"
+
+
+def test_a_node_that_a_person_puts_back_while_it_is_tried_shows_nothing_of_the_others() -> None:
+    scene = broken_alike(4)
+    scene.answers["reset_device"] = "silent"
+    while not resets(scene):
+        scene.run(scene.minute + 0.2)
+    scene.act(scene.minute, "n0", "uncordon").run(scene.minute + 1)
+    assert "n0 is well again" not in {incident.closed_because for incident in scene.incidents}
+
+
+def test_a_roll_out_of_which_nobody_says_that_it_is_over_is_over_after_its_window() -> None:
+    scene = broken_alike(4)
+    names = tuple(f"n{number}" for number in range(20))
+    scene.at(2, PlatformRollout("r1", "c1", "driver", "2.0", "started", Scope(nodes=names))).run(600)
+    assert resets(scene) == []
+    assert scene.run(1600).standing() == {}
 
 
 # --- large domains ---------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from faultlens.events import RemediationCommand
+from msgspec.structs import replace as replaced
+
+from faultlens.events import Data, NodeHealth, RemediationCommand
 from faultlens.local_pump import Pump
 from streams.remediation import RemediationProcessor, load_policy
 from streams.runtime.records import Sent
@@ -18,6 +20,7 @@ class Shadowed(Repairs):
 
     def __init__(self, text: str, folder: Path, *, nodes: int = 10, racks: int = 1) -> None:
         super().__init__(nodes, racks=racks)
+        self.lab: set[str] = set()
         (folder / "policy.yaml").write_text(text, "utf-8")
         self.processor = RemediationProcessor(load_policy(folder / "policy.yaml"))
         others = [role for role in ROLES if role.name != "remediation"]
@@ -30,6 +33,10 @@ class Shadowed(Repairs):
             self.commands.append(data)
         else:
             super()._from_pump(sent, at_ms)
+
+    def _say(self, data: Data, source: str, time_ms: int | None = None) -> None:
+        moved = isinstance(data, NodeHealth) and data.node in self.lab
+        super()._say(replaced(data, pool="lab") if moved else data, source, time_ms)
 
     def lived(self, node: str) -> list[str]:
         """Return what was commanded of a node in earnest."""
@@ -47,3 +54,20 @@ def test_a_node_that_was_taken_before_a_route_in_shadow_took_over_comes_back(tmp
     scene.boots["n1"] += 1
     assert scene.run(30).standing() == {}
     assert scene.lived("n1") == ["block_new_work", "validate", "return_to_service"]
+
+
+LAB = """version: t
+routes:
+  - {name: trial, match: {origins: [condition], causes: [driver], pools: [lab]}, ladder: reset, mode: shadow}
+"""
+
+
+def test_what_nodes_share_does_not_wait_for_one_that_is_only_tried_in_shadow(tmp_path: Path) -> None:
+    scene = Shadowed(LAB, tmp_path, nodes=40, racks=4)
+    scene.lab.add("n0")
+    for number in range(4):
+        scene.fault(5 + number / 10, f"n{number}", "119", check="driver_responds")
+    scene.run(240)
+    assert set(scene.standing()) == {"n0"}
+    assert scene.lived("n0") == ["open_ticket"]
+    assert {scene.lived(name)[-1] for name in ("n1", "n2", "n3")} == {"return_to_service"}
