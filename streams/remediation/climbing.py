@@ -97,7 +97,7 @@ def _cleared(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard
 def _climb(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[IncidentCard, bool]:
     ladder = desk.policy.ladders.get(incident.ladder, ())
     if incident.at >= len(ladder):
-        return _at_the_top(desk, incident, taught=bool(ladder))
+        return _at_the_top(desk, incident, taught=bool(ladder) or incident.ladder not in desk.policy.ladders)
     rung = ladder[incident.at]
     if incident.tries >= rung.attempts and not _is_left_out(desk, incident, rung):
         return _given_up(incident, card, ladder), True
@@ -123,7 +123,7 @@ def _lasted_ms(incident: IncidentCard, card: NodeCard, rung: Rung) -> int:
 
 
 def _at_the_top(desk: Desk, incident: IncidentCard, *, taught: bool) -> tuple[IncidentCard, bool]:
-    """Return the incident as a person's when its ladder (`taught`: there is one) has no more rungs."""
+    """Return the incident as a person's when its ladder has no more rungs; `taught`: it had any."""
     if incident.job_id:
         return close(desk, incident, "all steps were taken"), False
     if taught:

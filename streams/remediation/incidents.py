@@ -79,7 +79,7 @@ def opened(desk: Desk, node: str, trait: Trait) -> None:
     if looked_past.is_looked_past(card, trait, desk.now_ms):
         fleet.keep(desk, looked_past.passed(card, trait, desk.now_ms))
         return
-    if renaming.is_left_behind(desk, card, trait.cause):
+    if renaming.is_left_behind(desk, card, trait.cause) or announcing.announced_for(card, trait) == "none":
         return
     is_new = all(known.key != trait.key for known in card.traits)
     traits = (*(t for t in announcing.without_echoes(card, trait) if t.key != trait.key), trait)
@@ -236,13 +236,16 @@ def routed(desk: Desk, incident: IncidentCard, card: NodeCard, *, by: Trait | No
         return None
     last = repairs[-1] if repairs else None
     on_probation = last is not None and desk.now_ms - last.at_ms <= desk.policy.verification.probation_ms
-    same = route.name == incident.route
+    same = route.name == incident.route and route.mode == incident.mode
     return replace(
         incident,
         route=route.name,
+        policy=desk.policy.version,
         rule=incident.rule or route.name,
         ladder=route.ladder,
         mode=route.mode,
+        # What was only done in shadow is still to be done.
+        done=() if incident.mode == "shadow" and route.mode == "live" else incident.done,
         cause_class=worst.cause_class,
         severity=severity_of(desk.policy, worst),
         tolerance_ms=desk.policy.tolerance_ms(route, trouble),

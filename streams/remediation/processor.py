@@ -48,6 +48,7 @@ from streams.remediation.record import (
     key_of,
 )
 from streams.remediation.telling import keep
+from streams.remediation.wrong import is_taken
 
 # Conditions that call for nothing: harmless ones, and a node that has yet to be validated.
 _ROLES: Final = frozenset({"root", "unexpected", "trend"})
@@ -151,8 +152,7 @@ def _left_behind(desk: Desk, node: str) -> None:
     wrong = tuple(trait for trait in card.traits if trait.role != "trend")
     if card.incident is None and wrong:
         incidents.taken_up(desk, node, incidents.worst_of(wrong))
-    else:
-        _let_go(desk, node, None)
+    _let_go(desk, node, None)
 
 
 def _let_go(desk: Desk, node: str, probe_of: str | None) -> None:
@@ -163,7 +163,7 @@ def _let_go(desk: Desk, node: str, probe_of: str | None) -> None:
     begun = None
     if any(trait.role != "trend" for trait in card.traits):
         begun = incidents.open_for(desk, node, probe_of=probe_of)
-    elif card.taken or card.excluded:
+    if begun is None and is_taken(card):
         begun = incidents.open_return(desk, node, probe_of=probe_of)
     if begun is None and probe_of is not None:
         common.probed(desk, probe_of, node)
@@ -239,6 +239,7 @@ def _on_facts(desk: Desk, event: Event, data: NodeFacts) -> None:
     elif incident.node:
         hanging.held(desk, data)
         is_other = is_known_anew or incidents.is_more_at_stake(incident, data)
+        is_other = is_other or incident.policy != desk.policy.version
         advance(desk, incidents.recognised(desk, incident) if is_other else incident)
 
 
@@ -346,7 +347,7 @@ def _put_back(desk: Desk, incident: IncidentCard) -> None:
 def _noticed(desk: Desk, node: str) -> None:
     """Bring a node back that was taken by what came out of nowhere: a late word, or a step of what is over."""
     card = desk.node(node) if node else None
-    if card is not None and card.incident is None and (card.taken or card.excluded):
+    if card is not None and card.incident is None and is_taken(card):
         desk.released.append((node, None))
 
 

@@ -71,3 +71,36 @@ def test_what_nodes_share_does_not_wait_for_one_that_is_only_tried_in_shadow(tmp
     assert set(scene.standing()) == {"n0"}
     assert scene.lived("n0") == ["open_ticket"]
     assert {scene.lived(name)[-1] for name in ("n1", "n2", "n3")} == {"return_to_service"}
+
+
+HUNG = """version: t
+routes: [{name: trial, match: {faults: ["xid:109"]}, ladder: reset, tolerance: none, mode: shadow}]
+"""
+
+
+def test_what_was_done_in_shadow_is_done_before_a_live_route_restarts_the_node(tmp_path: Path) -> None:
+    scene = Shadowed(HUNG, tmp_path).fault(5, "n1", "109").fault(7, "n1", "79", check="gpu_count").run(15)
+    assert scene.lived("n1") == ["block_new_work", "drain", "reboot", "validate", "return_to_service"]
+
+
+def test_what_waits_in_shadow_is_done_once_its_route_is_live(tmp_path: Path) -> None:
+    trial = OFF_THE_BUS.replace("'xid:79'", "'xid:79', 'check:gpu_count'")
+    scene = Shadowed(trial, tmp_path).fault(5, "n1", "79", check="gpu_count").run(10)
+    assert scene.standing()["n1"].waits_for == "shadow: nothing is done"
+    scene.processor._policy = scene.processor._policy.with_live(["trial"])
+    assert scene.run(30).standing() == {}
+    assert scene.lived("n1") == ["block_new_work", "drain", "reboot", "validate", "return_to_service"]
+
+
+OWN = """version: before
+ladders: {mine: [block_new_work, {action: drain, wait: persists}, reset_device]}
+routes: [{name: mine, match: {faults: ["xid:109"]}, ladder: mine}]
+"""
+
+
+def test_an_incident_on_a_ladder_that_a_new_policy_has_no_more_goes_on_by_that_policy(tmp_path: Path) -> None:
+    scene = Shadowed(OWN, tmp_path).fault(5, "n1", "109").run(10)
+    assert scene.lived("n1") == ["block_new_work"]
+    scene.processor._policy = load_policy()
+    assert scene.run(40).standing() == {}
+    assert scene.lived("n1")[1:] == ["drain", "reset_device", "validate", "return_to_service"]
