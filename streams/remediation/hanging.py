@@ -90,8 +90,11 @@ def _ended_where_needed(desk: Desk, job: HungJob) -> None:
     route = desk.policy.route(trouble)
     if route is None or not desk.policy.ladders.get(route.ladder):
         return
+    name = stable_id(desk.cluster, "job", job.job_id, job.attempt, job.hung_ms)
+    if desk.incident(name) is not None:
+        return
     incident = replace(
-        desk.begun(stable_id(desk.cluster, "job", job.job_id, job.attempt), route, trait, job.hung_ms),
+        desk.begun(name, route, trait, job.hung_ms),
         job_id=job.job_id,
         attempt=job.attempt,
         members=tuple(card.node for card in behind),

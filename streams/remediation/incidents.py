@@ -67,7 +67,11 @@ def severity_of(policy: Policy, trait: Trait) -> int:
 
 def worst_of(traits: tuple[Trait, ...]) -> Trait:
     """Return the trait that an incident is about: a root, the most severe, the first."""
-    return min(traits, key=lambda t: (-_ROLES.get(t.role, 0), -t.severity, t.since_ms, t.key))
+    return min(traits, key=_by_weight)
+
+
+def _by_weight(trait: Trait) -> tuple[int, int, int, str]:
+    return (-_ROLES.get(trait.role, 0), -trait.severity, trait.since_ms, trait.key)
 
 
 # --- conditions ----------------------------------------------------------------------------------------
@@ -83,7 +87,9 @@ def opened(desk: Desk, node: str, trait: Trait) -> None:
         return
     is_new = all(known.key != trait.key for known in card.traits)
     traits = (*(t for t in announcing.without_echoes(card, trait) if t.key != trait.key), trait)
-    kept = traits[-FAULTS_MAX:]
+    mildest_first = sorted(traits, key=_by_weight, reverse=True)
+    left_out = {trait.key for trait in mildest_first[: max(0, len(traits) - FAULTS_MAX)]}
+    kept = tuple(known for known in traits if known.key not in left_out)
     fleet.keep(desk, replace(card, traits=kept, overflow=card.overflow + len(traits) - len(kept)))
     renaming.noted(desk, card)
     taken_up(desk, node, trait, is_new=is_new)

@@ -27,6 +27,8 @@ from streams.remediation.record import (
 _US: Final = "faultlens"
 # Device and nothing else is what these act on.
 _ON_A_DEVICE: Final = frozenset({"reset_device", "exclude_device"})
+# What a device is noted as that is told apart by something else.
+_UNNUMBERED: Final = -1
 # An actuator that may have begun before it went silent has perhaps done it.
 _UNCERTAIN: Final = frozenset({"failed", "expired"})
 
@@ -159,15 +161,11 @@ def _left(card: NodeCard, command: CommandCard, now_ms: int) -> NodeCard:
     action, state = command.action, command.state
     if action == "return_to_service" and state == "succeeded":
         return replace(card, taken=False, excluded=(), returned_ms=now_ms)
-    if action == "exclude_device" and state == "succeeded":
-        index = None if command.device is None else command.device.index
-        known = (*card.excluded, index) if index is not None and index not in card.excluded else card.excluded
-        return replace(card, excluded=known[:EXCLUDED_MAX])
-    if action not in TAKING or state == "refused":
-        return card
-    if state == "succeeded" or (state in _UNCERTAIN and command.started_ms):
-        return replace(card, taken=True, taken_ms=now_ms)
-    return card
+    is_done = state == "succeeded" or (state in _UNCERTAIN and bool(command.started_ms))
+    if action == "exclude_device" and is_done:
+        index = _UNNUMBERED if command.device is None or command.device.index is None else command.device.index
+        return replace(card, excluded=tuple(dict.fromkeys((*card.excluded, index)))[:EXCLUDED_MAX])
+    return replace(card, taken=True, taken_ms=now_ms) if action in TAKING and is_done else card
 
 
 def tend(desk: Desk, command: CommandCard, watch_until_ms: int) -> None:

@@ -23,7 +23,7 @@ from faultlens.events import (
 from faultlens.internal import Condition, JobTrouble, JobVerdict, NodeFacts, Observation
 from streams.context import Context
 from streams.remediation import RemediationProcessor, load_policy
-from streams.remediation.record import CommandCard, key_of
+from streams.remediation.record import CommandCard, job_key, key_of
 
 T0 = parse_moment("2026-11-23T04:00:00Z")
 GPU = DeviceRef(index=3)
@@ -101,6 +101,20 @@ def test_a_crash_loop_on_one_gpu_leaves_the_gpu_out_and_not_the_node() -> None:
     cluster = Cluster().tell(loop())
     assert cluster.done == [("exclude_device", "n1")]
     assert cluster.commands[0].device == GPU
+
+
+@pytest.mark.parametrize(
+    ("device", "states"),
+    [(GPU, ["succeeded"]), (DeviceRef(uuid="GPU-1"), ["succeeded"]), (GPU, ["started", "failed"])],
+)
+def test_a_gpu_that_is_or_may_be_left_out_is_put_back_when_it_is_well(device: DeviceRef, states: list[str]) -> None:
+    cluster = Cluster().tell(loop(device=device))
+    for minute in range(1, 12):
+        command, answers = cluster.commands[-1], states if len(cluster.commands) <= 2 else ["succeeded"]
+        for state in answers if command.action != "validate" else ["succeeded"]:
+            cluster.tell(result(command, state), minute=minute)
+        cluster.tell(replace(facts(), report_ms=T0 + minute * MINUTE_MS + 1), minute=minute + 0.5)
+    assert cluster.done[-1] == ("return_to_service", "n1")
 
 
 def test_a_crash_loop_that_is_only_supposed_or_the_users_own_moves_nothing() -> None:
@@ -200,3 +214,14 @@ def test_a_hang_is_ended_once_however_often_it_is_told() -> None:
     for minute in range(2, 2 + HOUR_MS // MINUTE_MS, 10):
         cluster.tell(hang(), minute=minute)
     assert [action for action, _ in cluster.done].count("terminate_job") == 1
+
+
+def test_a_job_that_hangs_anew_after_a_day_is_ended_by_another_command() -> None:
+    cluster = Cluster().tell(broken()).tell(facts(jobs=("j/1",)), minute=1).tell(hang(), minute=2)
+    cluster.tell(result(cluster.commands[-1], "failed"), minute=3)
+    cluster._states.pop(job_key("c1", "j"))
+    cluster.tell(facts(jobs=("j/1",)), minute=1500)
+    later = replace(hang().finding, since=moment_of(T0 + 1500 * MINUTE_MS))
+    cluster.tell(hang(), minute=1500).tell(replace(hang(), finding=later), minute=1501)
+    stops = [command.command_id for command in cluster.commands if command.action == "terminate_job"]
+    assert len(stops) == len(set(stops)) == 2

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import DeviceRef, RemediationResult
 from faultlens.internal import Announced, Condition
-from streams.remediation.record import CommandCard, key_of
+from streams.remediation.record import CommandCard, NodeCard, key_of, node_key
 from tests.unit.test_remediation_harm import trouble
 from tests.unit.test_remediation_jobs import T0, Cluster
 
@@ -52,3 +52,18 @@ def test_a_node_that_a_late_command_takes_has_an_incident_though_nothing_is_done
     assert cluster.incidents[-1].waits_for == (None if recovers else "a person: all steps were taken")
     cluster.tell(replace(OFF_THE_BUS, phase="cleared", at_ms=T0 + 9 * MINUTE_MS), minute=9)
     assert cluster.incidents[-1].phase != "closed", "it is on its way back"
+
+
+def test_of_more_faults_than_are_kept_the_mildest_are_left_out() -> None:
+    cluster = Cluster().tell(OFF_THE_BUS, minute=0.1)
+    mild = [of_gpu(1, trouble(f"nvlink:{number}", "fabric.nvlink.link", 40, minute=0.2)) for number in range(60)]
+    for word in mild:
+        cluster.tell(word, minute=0.2)
+    for word in mild:
+        cluster.tell(replace(word, phase="cleared", at_ms=T0 + MINUTE_MS), minute=1)
+    cluster.tell(
+        RemediationResult(cluster.commands[0].command_id, "c1", "succeeded", "x", moment_of(T0), "n1"), minute=2
+    )
+    card = cluster.get(node_key("c1", "n1"))
+    assert isinstance(card, NodeCard)
+    assert [known.fault for known in card.traits] == ["xid:79"]
