@@ -30,11 +30,23 @@ class Aim(Struct, frozen=True):
 
 
 def noted(own: ClusterCard, control: OperatorControl, at_ms: int) -> ClusterCard:
-    """Return the cluster's card with the word in force; of too many the oldest are dropped, and counted."""
+    """Return the cluster's card with the word in force; of too many the least are dropped, and counted."""
     until_ms = None if control.expires_at is None else ms_of(control.expires_at)
-    controls = (*own.controls, Control(control, at_ms, until_ms))
-    dropped = max(0, len(controls) - CONTROLS_MAX)
-    return replace(own, controls=controls[dropped:], dropped=own.dropped + dropped)
+    words = (*own.controls, Control(control, at_ms, until_ms))
+    excess = max(0, len(words) - CONTROLS_MAX)
+    least = set(sorted(range(len(words)), key=lambda at: (_weight(words, at), at))[:excess]) if excess else set()
+    kept = tuple(word for at, word in enumerate(words) if at not in least)
+    return replace(own, controls=kept, dropped=own.dropped + excess)
+
+
+def _weight(words: tuple[Control, ...], at: int) -> int:
+    """Return how much depends on a word: most on what stops something, nothing on what was taken back for good."""
+    word = words[at]
+    pair = next(pair for pair in _PAIRS.values() if word.control.verb in pair)
+    later = (w for w in words[at + 1 :] if w.until_ms is None and w.control.scope == word.control.scope)
+    if any(w.control.verb in pair for w in later):
+        return 0
+    return {"acknowledge": 1, "approve": 1, "hold": 3, "pause": 3}.get(word.control.verb, 2)
 
 
 def lapsed(own: ClusterCard, now_ms: int) -> ClusterCard:

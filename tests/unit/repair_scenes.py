@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from faultlens.arrival import Entry
 from faultlens.clock import MINUTE_MS, SECOND_MS, moment_of, ms_of, parse_moment
@@ -57,13 +57,13 @@ class Repairs:
     def _at(self, at_ms: int, what: Any) -> None:
         heapq.heappush(self._due, (at_ms, next(self._order), what))
 
-    def at(self, minute: float, data: Data, source: str = "bridge/x", *, happened: float | None = None) -> Repairs:
+    def at(self, minute: float, data: Data, source: str = "bridge/x", *, happened: float | None = None) -> Self:
         """Let somebody say something; `happened`: the minute that it is about, where that is long ago."""
         time_ms = None if happened is None else T0 + round(happened * MINUTE_MS)
         self._at(T0 + round(minute * MINUTE_MS), lambda: self._say(data, source, time_ms))
         return self
 
-    def fault(self, minute: float, node: str, code: str, *, check: str = "", gpu: int = 0, **more: Any) -> Repairs:
+    def fault(self, minute: float, node: str, code: str, *, check: str = "", gpu: int = 0, **more: Any) -> Self:
         """Let a GPU break; its check fails until something heals it."""
 
         def breaks() -> None:
@@ -79,16 +79,16 @@ class Repairs:
         self._at(T0 + round(minute * MINUTE_MS), breaks)
         return self
 
-    def act(self, minute: float, node: str, action: str, actor: str = "ann") -> Repairs:
+    def act(self, minute: float, node: str, action: str, actor: str = "ann") -> Self:
         """Let a person change a node."""
         return self.at(minute, NodeActed(node, "c1", action, actor, planned=False))  # type: ignore[arg-type]
 
-    def control(self, minute: float, verb: str, **scope: tuple[str, ...]) -> Repairs:
+    def control(self, minute: float, verb: str, **scope: tuple[str, ...]) -> Self:
         """Let a person say something to remediation."""
         data = OperatorControl("c1", verb, "ann", "because", ControlScope(**scope))  # type: ignore[arg-type]
         return self.at(minute, data, "operator/ann")
 
-    def run(self, minutes: float) -> Repairs:
+    def run(self, minutes: float) -> Self:
         """Let time pass up to this minute."""
         until_ms = T0 + round(minutes * MINUTE_MS)
         while self._now_ms < until_ms:

@@ -18,7 +18,7 @@ from faultlens.events import (
 )
 from streams.remediation import Trouble, load_policy
 from streams.remediation.desk import Desk
-from streams.remediation.record import Trait
+from streams.remediation.record import CONTROLS_MAX, Trait
 from streams.remediation.telling import keep
 from tests.unit.repair_scenes import T0, Repairs
 
@@ -234,6 +234,13 @@ def test_a_held_node_is_never_acted_on_and_is_seen_to_when_it_is_released() -> N
     assert scene.standing()["n3"].waits_for == "held by ann: because"
     scene.control(201, "release", nodes=("n3",)).run(230)
     assert scene.done("n3")[:3] == ["block_new_work", "drain", "reboot"]
+
+
+def test_a_hold_is_not_forgotten_over_many_other_words() -> None:
+    scene = Repairs(2).control(1, "hold", nodes=("n1",))
+    for number in range(CONTROLS_MAX):
+        scene.control(2 + number / 100, "release" if number % 2 else "acknowledge", nodes=(f"x{number}",))
+    assert scene.fault(10, "n1", "79", check="gpu_count").run(30).done("n1") == []
 
 
 def test_a_pause_of_a_pool_holds_up_what_is_disruptive_there_and_nothing_else() -> None:
