@@ -160,6 +160,10 @@ def _let_go(desk: Desk, node: str, probe_of: str | None) -> None:
     card = desk.node(node)
     if card.incident is not None:
         return
+    if renaming.is_empty(desk, card):
+        # What a command did there late, nobody can take back.
+        renaming.emptied(desk, card)
+        card = desk.node(node)
     begun = None
     if any(trait.role != "trend" for trait in card.traits):
         begun = incidents.open_for(desk, node, probe_of=probe_of)

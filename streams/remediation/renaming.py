@@ -40,9 +40,7 @@ def followed(desk: Desk, node: str, *, is_new: bool) -> None:
             desk.tend(Tended(node, desk.cluster, desk.now_ms, until_ms, incident_id=card.incident))
         return
     incident = desk.incident(former.incident)
-    # A name without a machine is no capacity that could be out, unless it is heard of again.
-    facts = former.facts and replace(former.facts, state="removed")
-    fleet.keep(desk, replace(former, facts=facts, traits=(), taken=False, excluded=()))
+    emptied(desk, former)
     noted(desk, card)
     if incident is not None and incident.node:
         # Hardware that comes back has restarted, and brings its record.
@@ -52,12 +50,25 @@ def followed(desk: Desk, node: str, *, is_new: bool) -> None:
         common.left(desk, incident, former.node)
 
 
+def emptied(desk: Desk, former: NodeCard) -> None:
+    """Let a name have no machine: it is no capacity that could be out, unless it is heard of again."""
+    facts = former.facts and replace(former.facts, state="removed")
+    fleet.keep(desk, replace(former, facts=facts, traits=(), taken=False, excluded=()))
+
+
 def is_left_behind(desk: Desk, card: NodeCard, cause: str) -> bool:
     """Return whether it is only the silence of a name whose machine has another one by now."""
-    if cause != _SILENT or card.facts is None:
-        return False
-    elsewhere = _at(desk, card.facts)
-    return elsewhere not in (None, card.node) and _are_one(card.facts, desk.node(elsewhere or "").facts)
+    return cause == _SILENT and _is_elsewhere(desk, card)
+
+
+def is_empty(desk: Desk, card: NodeCard) -> bool:
+    """Return whether nothing reports under a name any more, since its machine has another one."""
+    return _is_elsewhere(desk, card) and _is_silent(desk, card)
+
+
+def _is_elsewhere(desk: Desk, card: NodeCard) -> bool:
+    where = None if card.facts is None else _at(desk, card.facts)
+    return where not in (None, card.node) and _are_one(card.facts, desk.node(where or "").facts)
 
 
 def _former(desk: Desk, card: NodeCard) -> NodeCard | None:

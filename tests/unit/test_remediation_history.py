@@ -9,6 +9,7 @@ import pytest
 from faultlens.clock import MINUTE_MS, moment_of
 from faultlens.events import DeviceRef, RemediationResult
 from faultlens.internal import Condition, NodeFacts, Observation
+from streams.remediation.record import NodeCard, node_key
 from tests.unit.test_remediation_jobs import T0, Cluster
 
 GPUS = tuple(f"GPU-{number}" for number in range(8))
@@ -228,6 +229,18 @@ def test_a_name_under_which_a_machine_still_reports_keeps_its_incident_until_it_
     assert fleet.ends == {}
     fleet.stands("b", host_id="A", later=3)
     assert fleet.ends == {"a": "its machine is b now"}
+
+
+def test_a_command_that_ends_late_takes_no_name_that_was_left_behind() -> None:
+    fleet = Told()
+    fleet.stands("a", host_id="A").opens("a").stands("b", later=60, host_id="A")
+    block = fleet.cluster.commands[-1]
+    fleet.stands("a", host_id="A", state="silent", report_ms=T0)
+    done = RemediationResult(block.command_id, "c1", "succeeded", "x", moment_of(T0), "a")
+    fleet.cluster.tell(done, minute=fleet.minute)
+    card = fleet.cluster.get(node_key("c1", "a"))
+    assert isinstance(card, NodeCard)
+    assert (card.taken, card.seat.out, card.incident) == (False, False, None), "it would count as out for ever"
 
 
 def test_the_silence_of_a_name_that_was_left_behind_opens_nothing() -> None:
