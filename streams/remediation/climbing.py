@@ -11,7 +11,7 @@ from faultlens.events import Action
 from streams.remediation import controls, issuing, proof
 from streams.remediation.closing import close
 from streams.remediation.desk import Desk
-from streams.remediation.gates import HARMLESS, Step, is_by_people, obstacle
+from streams.remediation.gates import HARMLESS, Step, is_by_people, is_for_approval, obstacle
 from streams.remediation.policy import LASTING, REPAIRS, Route, Rung
 from streams.remediation.record import WAITING_MAX, CommandCard, IncidentCard, NodeCard
 from streams.remediation.telling import keep
@@ -165,13 +165,15 @@ def _as_if_done(incident: IncidentCard, rung: Rung) -> IncidentCard:
 
 
 def _waiting(desk: Desk, step: Step, why: str) -> tuple[IncidentCard, bool]:
-    """Return the incident as waiting. After too long it is a person's, and what needed approval is left out."""
-    incident = step.incident
-    since_ms = incident.waits_ms or desk.now_ms
+    """Return the incident as waiting. After too long it is a person's, and what nobody approved of is left out."""
+    incident, is_asked = step.incident, is_for_approval(why)
+    is_asked_now = is_asked and not is_for_approval(incident.waits or "")
+    since_ms = desk.now_ms if is_asked_now else incident.waits_ms or desk.now_ms
     if desk.now_ms - since_ms >= desk.policy.breaker.queue_ms:
-        if step.rung.approval:
+        if is_asked:
             return _next(incident), True
-        if "open_ticket" not in incident.done and incident.mode == "live" and not is_by_people(why):
+        is_told = "open_ticket" in incident.done or step.rung.approval
+        if not is_told and incident.mode == "live" and not is_by_people(why):
             return _told_meanwhile(desk, step), False
     _queue(desk, incident)
     due_ms = min(desk.now_ms + _LOOK_AGAIN_MS, max(desk.now_ms + MINUTE_MS, since_ms + desk.policy.breaker.queue_ms))

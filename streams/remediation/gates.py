@@ -21,6 +21,7 @@ from streams.remediation.record import IncidentCard, NodeCard
 HARMLESS: Final = frozenset({"watch", "open_ticket"})
 _BY_PEOPLE: Final = ("held by", KEPT_BY, "paused by", IN_MAINTENANCE)
 _BY_CAP: Final = "cap of"
+_FOR_APPROVAL: Final = "approval of"
 # A lane's count of nodes that is older than this says nothing of now.
 _COUNT_KEPT_MS: Final = 15 * MINUTE_MS
 
@@ -54,6 +55,11 @@ def is_by_people(why: str) -> bool:
 def is_for_room(why: str) -> bool:
     """Return whether a cap stands in the way: somebody else's return ends that."""
     return why.startswith(_BY_CAP)
+
+
+def is_for_approval(why: str) -> bool:
+    """Return whether nothing but a person's word is missing."""
+    return why.startswith(_FOR_APPROVAL)
 
 
 def obstacle(desk: Desk, step: Step) -> str | None:
@@ -109,7 +115,7 @@ def _capped(desk: Desk, step: Step) -> str | None:
 def _unapproved(desk: Desk, step: Step) -> str | None:
     if not step.rung.approval or controls.said(desk.own(), "approve", step.aim, desk.now_ms) is not None:
         return None
-    return f"approval of {step.action}: faultlens approve {step.command_id}"
+    return f"{_FOR_APPROVAL} {step.action}: faultlens approve {step.command_id}"
 
 
 def _busy(desk: Desk, step: Step) -> str | None:

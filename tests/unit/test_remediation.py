@@ -90,6 +90,20 @@ def test_a_step_that_needs_approval_is_taken_when_a_person_approves_it() -> None
     assert scene.commands[-1].action == "return_to_service"
 
 
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_a_pause_does_not_use_up_the_time_that_people_have_to_approve(asked_first: bool) -> None:
+    scene = Repairs(answers={"reset_device": "failed", "reboot": "failed", "power_cycle": "failed"})
+    scene.heals = {"replace"}
+    scene.fault(5, "n3", "119", check="driver_responds").run(40 if asked_first else 5)
+    while "power_cycle" not in scene.done("n3"):
+        scene.run(scene.minute + 0.2)
+    scene.control(scene.minute, "pause").run(scene.minute + 200)
+    scene.control(scene.minute, "resume").run(scene.minute + 2)
+    assert (scene.standing()["n3"].waits_for or "").startswith("approval of replace: ")
+    scene.control(scene.minute, "approve", nodes=("n3",)).run(scene.minute + 60)
+    assert "replace" in scene.done("n3")
+
+
 def test_a_node_that_waits_for_a_person_is_looked_at_now_and_then_whatever_else_breaks() -> None:
     scene = Repairs(2, answers={"validate": "failed"}).fault(5, "n1", "119", check="driver_responds").run(205)
     assert scene.done("n1")[-2:] == ["validate", "validate"], "nothing but its failed validation is wrong with it"
