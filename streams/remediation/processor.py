@@ -255,6 +255,19 @@ def _on_intervened(desk: Desk, event: Event, data: Intervened) -> None:
     if data.watched and desk.now_ms - desk.own().watched_ms >= _WATCHED_AGAIN_MS:
         desk.put(replace(desk.own(), watched_ms=desk.now_ms))
     incidents.intervened(desk, data)
+    if data.action == "uncordon" and data.command_id is None and data.actor in desk.policy.controllers:
+        _put_back_by_a_program(desk, data)
+
+
+def _put_back_by_a_program(desk: Desk, word: Intervened) -> None:
+    """Note that a node which we kept takes work again, and have it taken anew if something is still wrong with it."""
+    card = desk.node(word.node)
+    if not card.taken or card.command is not None or word.at_ms < card.taken_ms:
+        return
+    fleet.keep(desk, replace(card, taken=False, returned_ms=word.at_ms))
+    incident = desk.incident(card.incident)
+    if incident is not None and incident.node:
+        _put_back(desk, incident)
 
 
 def _on_announced(desk: Desk, event: Event, data: Announced) -> None:

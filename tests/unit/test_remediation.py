@@ -282,6 +282,14 @@ def test_a_program_that_puts_a_node_back_does_not_make_its_faults_looked_past() 
         assert "n3" in scene.standing()
 
 
+def test_a_node_in_trouble_that_a_program_puts_back_is_taken_again() -> None:
+    scene = Repairs(answers={"reset_device": "failed", "reboot": "failed", "power_cycle": "failed"})
+    scene.fault(5, "n3", "119", check="driver_responds").run(40)
+    before = len(scene.done("n3"))
+    scene.act(41, "n3", "uncordon", "karpenter").run(60)
+    assert scene.done("n3")[before:] == ["block_new_work", "drain"]
+
+
 def test_what_the_first_report_after_a_persons_uncordon_finds_of_the_same_part_was_so_before() -> None:
     """The kernel tells of a fault at once, a report up to a minute later; a fault after that is another matter."""
 
