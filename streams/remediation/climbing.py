@@ -137,10 +137,9 @@ def _target(incident: IncidentCard, card: NodeCard) -> str:
 
 def _is_left_out(desk: Desk, incident: IncidentCard, rung: Rung) -> bool:
     """Return whether the rung was done, cannot be executed, or is no stronger than a repair that did not last."""
-    executable, action = desk.policy.executable, rung.action
-    if action in incident.done or (executable is not None and action not in executable):
+    action, floor = rung.action, incident.floor
+    if action in incident.done or not _can(desk, action):
         return True
-    floor = incident.floor
     return floor is not None and action in _SEVERITY and _SEVERITY.index(action) <= _SEVERITY.index(floor)
 
 
@@ -210,7 +209,7 @@ def _acknowledged(desk: Desk, incident: IncidentCard, card: NodeCard) -> Inciden
 def _tested_again(desk: Desk, incident: IncidentCard, card: NodeCard) -> IncidentCard:
     """Return the incident of a person with its node tested again now and then, where only a test can clear it."""
     only_proof = bool(card.traits) and all(proof.only_clears(trait) for trait in card.traits)
-    if not only_proof or not is_taken(card) or not _can_validate(desk):
+    if not only_proof or not is_taken(card) or not _can(desk, "validate"):
         return replace(incident, due_ms=None)
     if desk.now_ms < incident.not_before_ms:
         return replace(incident, due_ms=incident.not_before_ms)
@@ -333,12 +332,12 @@ def _shows_by_ms(desk: Desk, incident: IncidentCard, card: NodeCard) -> int:
 
 def _needs_proof(desk: Desk, incident: IncidentCard, card: NodeCard) -> bool:
     route = _route_of(desk, incident)
-    return _can_validate(desk) and not incident.proven and is_taken(card) and (route is None or route.validate)
+    return _can(desk, "validate") and not incident.proven and is_taken(card) and (route is None or route.validate)
 
 
-def _can_validate(desk: Desk) -> bool:
+def _can(desk: Desk, action: Action) -> bool:
     executable = desk.policy.executable
-    return executable is None or "validate" in executable
+    return executable is None or action in executable
 
 
 def _route_of(desk: Desk, incident: IncidentCard) -> Route | None:
@@ -368,6 +367,8 @@ def _give_back(desk: Desk, incident: IncidentCard, card: NodeCard) -> tuple[Inci
     route = _route_of(desk, incident)
     if route is not None and route.returns_by == "person" and not _is_released(desk, step):
         return _held_back(desk, incident, f"a person: faultlens release --node {card.node}")
+    if not _can(desk, _BACK.action):
+        return _held_back(desk, incident, f"a person: nobody here can put {card.node} back (the policy's executable)")
     if desk.now_ms < incident.not_before_ms:
         return replace(incident, due_ms=incident.not_before_ms), False
     why = obstacle(desk, step)

@@ -59,11 +59,11 @@ def _moved(desk: Desk, before: Seat, after: Seat) -> None:
             count = _added(count, before, -1)
         if name in after.scopes:
             count = _added(count, after, 1)
-            count = replace(count, largest=max(count.largest, after.gpus))
         desk.put(count)
 
 
 def _added(count: ScopeCount, seat: Seat, by: int) -> ScopeCount:
+    of_size = count.sizes | {seat.gpus: count.sizes.get(seat.gpus, 0) + by}
     return replace(
         count,
         nodes=count.nodes + by,
@@ -72,6 +72,7 @@ def _added(count: ScopeCount, seat: Seat, by: int) -> ScopeCount:
         gpus_out=count.gpus_out + by * seat.gpus_out,
         nodes_shadow=count.nodes_shadow + by * seat.shadow,
         gpus_shadow=count.gpus_shadow + by * seat.shadow * seat.gpus,
+        sizes={gpus: nodes for gpus, nodes in of_size.items() if nodes > 0},
     )
 
 
@@ -86,9 +87,9 @@ def nodes_cap(cap: Cap, count: ScopeCount) -> int:
     return by_share if cap.nodes is None else min(by_share, cap.nodes)
 
 
-def gpus_cap(cap: Cap, count: ScopeCount) -> int:
-    """Return how many GPUs of the scope may be out: the share of them, or as many as its largest node has."""
-    return max(count.largest, int(cap.share * count.gpus + 1e-9))
+def gpus_cap(cap: Cap, count: ScopeCount, gpus: int) -> int:
+    """Return how many GPUs of a scope, in which a node has `gpus`, may be out: their share, or its largest node's."""
+    return max(gpus, max(count.sizes, default=0), int(cap.share * count.gpus + 1e-9))
 
 
 def over_cap(desk: Desk, card: NodeCard, *, device: bool = False, shadow: bool = False) -> str | None:
@@ -105,6 +106,7 @@ def over_cap(desk: Desk, card: NodeCard, *, device: bool = False, shadow: bool =
         gpus_out = count.gpus_shadow if shadow else count.gpus_out
         if nodes_out + nodes > nodes_cap(cap, count) and nodes:
             return f"cap of {name}: {nodes_out} of at most {nodes_cap(cap, count)} nodes are out"
-        if gpus_out + gpus > gpus_cap(cap, count):
-            return f"cap of {name}: {gpus_out} of at most {gpus_cap(cap, count)} GPUs are out"
+        at_most = gpus_cap(cap, count, card.seat.gpus)
+        if gpus_out + gpus > at_most:
+            return f"cap of {name}: {gpus_out} of at most {at_most} GPUs are out"
     return None if card.seat.scopes else "it is not known where the node is"

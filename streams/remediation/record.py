@@ -112,7 +112,7 @@ class NodeCard(Struct, frozen=True, omit_defaults=True, tag="node"):
 
 
 class ScopeCount(Struct, frozen=True, omit_defaults=True, tag="scope"):
-    """The nodes and GPUs of a scope, and how many of them are out; `largest`: the most GPUs of one of its nodes."""
+    """The nodes and GPUs of a scope, and how many of them are out; `sizes`: how many nodes have so many GPUs."""
 
     cluster: str
     name: str
@@ -122,7 +122,7 @@ class ScopeCount(Struct, frozen=True, omit_defaults=True, tag="scope"):
     gpus_out: int = 0
     nodes_shadow: int = 0
     gpus_shadow: int = 0
-    largest: int = 0
+    sizes: dict[int, int] = {}
 
 
 class IncidentCard(Struct, frozen=True, omit_defaults=True, tag="incident"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from faultlens.events import Check, NodeHealth, PlatformRollout, Scope
 from faultlens.internal import NodeFacts
 from streams.remediation import common, fleet, load_policy
@@ -187,3 +189,14 @@ def test_of_a_very_large_cluster_no_more_nodes_need_to_turn_bad_than_are_counted
     found = [turn_bad(desk, f"n{number}") for number in range(300)]
     assert found[2] is None
     assert found[-1] is not None
+
+
+def test_a_large_node_that_is_gone_allows_no_more_gpus_of_small_ones_to_be_out() -> None:
+    desk = Desk("c1", MappingProxyType({}), T0, load_policy())
+    facts = NodeFacts("big", "c1", T0, "available", False, 72, 72, 60_000, 0)
+    for number in range(4):
+        fleet.keep(desk, NodeCard("c1", f"n{number}", facts=replace(facts, node=f"n{number}", gpus_total=8)))
+    fleet.keep(desk, NodeCard("c1", "big", facts=facts))
+    fleet.keep(desk, replace(desk.node("big"), facts=replace(facts, state="removed")))
+    fleet.keep(desk, replace(desk.node("n0"), excluded=tuple(range(8))))
+    assert fleet.over_cap(desk, desk.node("n1"), device=True) == "cap of cluster: 8 of at most 8 GPUs are out"

@@ -104,3 +104,11 @@ def test_an_incident_on_a_ladder_that_a_new_policy_has_no_more_goes_on_by_that_p
     scene.processor._policy = load_policy()
     assert scene.run(40).standing() == {}
     assert scene.lived("n1")[1:] == ["drain", "reset_device", "validate", "return_to_service"]
+
+
+def test_where_nobody_here_can_put_a_node_back_a_person_is_waited_for(tmp_path: Path) -> None:
+    policy = "version: t\nexecutable: [block_new_work, drain, reboot, open_ticket]\n"
+    scene = Shadowed(policy, tmp_path).fault(5, "n1", "79", check="gpu_count").run(60)
+    assert scene.lived("n1") == ["block_new_work", "drain", "reboot"]
+    assert scene.standing()["n1"].waits_for == "a person: nobody here can put n1 back (the policy's executable)"
+    assert scene.act(61, "n1", "uncordon").run(70).standing() == {}
