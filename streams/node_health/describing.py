@@ -104,12 +104,17 @@ def _over(before: Acts | None, done: Acts) -> Acts:
     return before
 
 
+def _left(hold: Acts | None, done: Acts) -> Acts | None:
+    """Return the hold that a return leaves: somebody else's that began after it, when it is told late."""
+    return hold if hold is not None and hold.command_id is None and hold.since_ms > done.since_ms else None
+
+
 def acted(record: NodeRecord, action: str, done: Acts) -> NodeRecord:
     """Return the record after somebody's action."""
     if action == "cordon":
         return replace(record, cordon=_over(record.cordon, done))
     if action == "uncordon":
-        return replace(record, cordon=None, drain=None)
+        return replace(record, cordon=_left(record.cordon, done), drain=_left(record.drain, done))
     if action == "drain":
         return replace(record, drain=_over(record.drain, done))
     if action in ("reboot", "replace"):

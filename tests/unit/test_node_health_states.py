@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from faultlens.events import Check, NodeHealth, Scope
+from faultlens.events import Check, NodeActed, NodeHealth, Scope
 from tests.unit.scenes import MISTAKE, Scene
 
 ONE = Scope(nodes=("n1",))
@@ -20,6 +20,13 @@ def states(scene: Scene, until: float = 40) -> list[tuple[float, str]]:
 def test_a_node_is_blocked_by_a_cordon_drained_by_a_drain_and_available_when_both_are_lifted() -> None:
     scene = Scene().node("n1", until=40).act(5, "n1", "cordon").act(8, "n1", "drain").act(15, "n1", "uncordon")
     assert states(scene) == [WELL, (5, "blocked"), (8, "draining"), (15, "available")]
+
+
+def test_a_return_that_is_told_late_does_not_lift_what_somebody_did_after_it() -> None:
+    back = NodeActed("n1", "c1", "uncordon", "faultlens", planned=False, command_id="c-1")
+    scene = Scene().node("n1", until=40).act(5, "n1", "cordon", actor="faultlens", command_id="c-0")
+    scene.say(10, back, "bridge/x", arrives=15).act(12, "n1", "cordon").act(20, "n1", "uncordon")
+    assert states(scene) == [WELL, (5, "blocked"), (20, "available")]
 
 
 @pytest.mark.parametrize("status", ["fail", "timeout", "error", "missing"])
