@@ -24,6 +24,7 @@ from streams.goodput.model import (
     Save,
     Size,
     Step,
+    order,
 )
 from streams.goodput.settling import bounded
 from streams.goodput.tiling import last_keep, pace_now
@@ -92,7 +93,7 @@ def on_checkpoint(  # as many as the event has
         return ledger
     if _too_late(ledger, ended_ms):
         return _late(_with_keep(ledger, save) if ok else ledger)
-    saves = sorted((*ledger.saves, save), key=lambda known: (known.to_ms, known.from_ms, known.step))
+    saves = sorted((*ledger.saves, save), key=order)
     return bounded(replace(ledger, saves=tuple(saves)))
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from streams.goodput.model import MIN_SAMPLES, Keep, Ledger, Pace, Piece, Save, Size, Step
+from streams.goodput.model import MIN_SAMPLES, Keep, Ledger, Pace, Piece, Save, Size, Step, order
 
 # `took_ms` of a step that is only known because a checkpoint of it was saved.
 KNOWN_BY_SAVE = -1
@@ -170,7 +170,7 @@ def holes_of(saves: Iterable[Save], start_ms: int, stop_ms: int) -> list[Piece]:
     """Return the time in which saves and restores kept steps from being done; where they overlap the earlier counts."""
     holes: list[Piece] = []
     cursor = start_ms
-    for save in sorted(saves, key=lambda save: (save.from_ms, save.to_ms, save.step)):
+    for save in sorted(saves, key=lambda save: (save.from_ms, *order(save))):
         from_ms, to_ms = max(cursor, save.from_ms), min(stop_ms, save.to_ms)
         if save.stops_work and from_ms < to_ms:
             holes.append(Piece("checkpoint_restore" if save.restored else "checkpoint_save", from_ms, to_ms))

@@ -70,6 +70,11 @@ class Save(Struct, frozen=True, array_like=True, gc=False):
         return self.blocking or self.restored
 
 
+def order(save: Save) -> tuple[int, int, int, bool, bool, bool]:
+    """Return the order in which saves are kept: the same for the same saves, in whatever order they were told."""
+    return save.to_ms, save.from_ms, save.step, save.restored, save.ok, save.blocking
+
+
 class Keep(Struct, frozen=True, array_like=True, gc=False):
     """What was done before `at_ms`, up to `step`, is in a good checkpoint."""
 

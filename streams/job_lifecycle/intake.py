@@ -21,23 +21,21 @@ from faultlens.events import (
     JobStarted,
     JobSubmitted,
     RankExited,
-    Slot,
 )
 from faultlens.internal import CauseTold, NodeAnswer, NodeEvidence, NodeNews
 from streams import goodput
 from streams.attribution import Exit
 from streams.findings import pending_names_lost_capacity
+from streams.job_lifecycle import resizing
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
     EXITS_MAX,
     OBSERVATIONS_MAX,
     OTHERS_MAX,
     REOPENED_MAX,
-    SAME_LOSS_MS,
     Attempt,
     JobRecord,
     Label,
-    Loss,
     Waiting,
     with_attempt,
 )
@@ -67,7 +65,7 @@ class Intake:
 
     def submitted(self, job: JobRecord, event: Event, data: JobSubmitted) -> JobRecord:
         """Return the job with what was submitted; where two tell of it, the later word fills what is missing."""
-        return replace(
+        job = replace(
             job,
             cluster=data.cluster,
             user=data.user or job.user,
@@ -81,6 +79,8 @@ class Intake:
             priority=job.priority if data.priority is None else data.priority,
             submitted_ms=event.time_ms if job.submitted_ms is None else min(job.submitted_ms, event.time_ms),
         )
+        attempts = {number: resizing.refitted(job, attempt) for number, attempt in job.attempts.items()}
+        return replace(job, attempts=attempts)
 
     def pending(self, job: JobRecord, event: Event, data: JobPending) -> JobRecord:
         """Return the job with the scheduler's reason for its waiting; a wait began with its first such reason."""
@@ -117,33 +117,12 @@ def _on_allocated(
     job = replace(
         job, cluster=job.cluster or data.cluster, user=job.user or data.user, image=data.image_digest or job.image
     )
-    at_ms = event.time_ms if attempt.allocated_ms is None else min(attempt.allocated_ms, event.time_ms)
-    slots = {**attempt.slots, **{s.node: s for s in data.allocation if s.node not in attempt.gone}}
-    attempt = replace(attempt, cluster=data.cluster, slots=slots, allocated_ms=at_ms)
-    ledger = attempt.ledger
-    if ledger is None:
-        ledger = opened_ledger(job, attempt, at_ms)
-    elif (at_ms, attempt.gpus) != (ledger.from_ms, ledger.gpus) and not ledger.sizes:
-        ledger = goodput.on_allocated(ledger, at_ms, attempt.gpus or job.gpus)
-    return job, replace(attempt, ledger=ledger)
-
-
-def opened_ledger(job: JobRecord, attempt: Attempt, at_ms: int) -> goodput.Ledger:
-    """Return a new ledger for the attempt, which goes on from the attempt before it."""
-    before = job.attempts.get(attempt.attempt - 1)
-    ledger = goodput.open_ledger(
-        attempt.attempt,
-        at_ms,
-        attempt.gpus or job.gpus,
-        keeps_work=goodput.keeps_work(job.workload),
-        previous=before.ledger if before is not None else None,
-    )
-    return ledger if attempt.started_ms is None else goodput.on_started(ledger, attempt.started_ms)
+    return job, resizing.allocated(job, attempt, event, data)
 
 
 def _ledger(job: JobRecord, attempt: Attempt, at_ms: int) -> goodput.Ledger:
     """Return the attempt's ledger; what is heard before the allocation opens one, which the allocation corrects."""
-    return attempt.ledger or opened_ledger(job, attempt, at_ms)
+    return attempt.ledger or resizing.opened_ledger(job, attempt, at_ms)
 
 
 def _on_started(
@@ -221,34 +200,7 @@ def _telling(leaving: Exit) -> tuple[int, int, int]:
 def _on_resized(
     intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobResized, now_ms: int
 ) -> tuple[JobRecord, Attempt]:
-    slots = {slot.node: slot for slot in data.allocation}
-    if data.part is not None and data.part > 1:
-        slots = {**attempt.slots, **slots}
-    given_back = {node: "" for node in attempt.slots if node not in slots}
-    attempt = replace(attempt, slots=slots, pools={**given_back, **attempt.pools})
-    if data.lost:
-        gone = {slot.node: slot for slot in data.lost if slot.node not in slots}
-        attempt = replace(attempt, gone={**attempt.gone, **gone}, losses=_with_loss(attempt, event, data))
-    number = attempt.losses[-1].number if data.lost else 0
-    ledger = attempt.ledger and goodput.on_resized(attempt.ledger, event.time_ms, attempt.gpus, loss=number)
-    return job, replace(attempt, ledger=ledger)
-
-
-def _with_loss(attempt: Attempt, event: Event, data: JobResized) -> tuple[Loss, ...]:
-    """Return the losses with this one; the same nodes or devices within five minutes are the same loss."""
-    for loss in attempt.losses:
-        if abs(loss.at_ms - event.time_ms) <= SAME_LOSS_MS and _same_slots(loss.lost, data.lost):
-            return attempt.losses
-    number = len(attempt.losses) + 1
-    return (*attempt.losses, Loss(number, event.time_ms, event.id, event.source, data.lost, data.reason))
-
-
-def _same_slots(one: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
-    devices = {slot.node: slot.devices for slot in other}
-    return devices.keys() == {slot.node for slot in one} and all(
-        slot.devices is None or (theirs := devices[slot.node]) is None or not {*slot.devices}.isdisjoint(theirs)
-        for slot in one
-    )
+    return job, resizing.resized(job, attempt, event, data)
 
 
 def _on_ended(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -99,12 +99,18 @@ def _joined(held: Slot | None, lost: Slot) -> Slot:
     return replace(held, devices=tuple(sorted({*held.devices, *lost.devices})))
 
 
+def gpus_of(slots: Iterable[Slot]) -> int:
+    """Return how many GPUs these slots name."""
+    return sum(len(slot.devices or slot.device_refs or ()) for slot in slots)
+
+
 class Attempt(Struct, frozen=True, omit_defaults=True):
     """Everything that is known of an attempt. `heard_ms` and `heard_at_ms`: its reporters' last record, by its own
     time and by its arrival. `told`: what the nodes were told of its end: when the window opens and closes, the
     outcome, and what the job brings along; `sent_ms`: when they were last told. `context_seen`: the version of the
-    context that the verdict was last held against. `reopened`: how often it was closed too early. `pools`: by node that
-    it was ever given, as far as these have told, and empty for one that it gave back untold."""
+    context that the verdict was last held against. `reopened`: how often it was closed too early. `resized_ms`: when
+    its size changed last. `pools`: by node that it was ever given, as far as these have told, and empty for one that it
+    gave back untold."""
 
     attempt: int
     cluster: str = ""
@@ -144,6 +150,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     overflow: int = 0
     context_seen: int = -1
     reopened: int = 0
+    resized_ms: int = 0
     pools: dict[str, str] = {}
 
     @property
@@ -208,7 +215,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     @property
     def gpus(self) -> int:
         """GPUs held, as far as the allocation names them."""
-        return sum(len(slot.devices or slot.device_refs or ()) for slot in self.slots.values())
+        return gpus_of(self.slots.values())
 
 
 class Waiting(Struct, frozen=True, gc=False):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faultlens.events import JobLabelled, JobResized, Slot
+from faultlens import topics
+from faultlens.events import JobAllocated, JobLabelled, JobProgress, JobResized, JobStarted, JobSubmitted, Slot
+from faultlens.internal import Released
 from tests.unit.scenes import MISTAKE, PEER, Run, Scene
 
 LOST_GPU = ("gpu.off_bus", "established", "n2/1", "retry_elsewhere")
@@ -102,3 +104,78 @@ def test_a_label_on_a_loss_overrules_the_verdict_on_it_and_not_the_one_on_the_en
     run = scene.say(30, label, "operator/jo").run(40)
     assert run.told("j", loss=1)[:2] == ("platform.power", "established")
     assert run.told("j")[0] == "app.exception"
+
+
+# --- words that come in another order --------------------------------------------------------------------
+
+
+def lost_on_n4(scene: Scene) -> tuple[str, str, str | None, str]:
+    scene.fault(19.99, "n4", "xid", "79", 0).exit(20, "j", 2, "n4", PEER).end(20.1, "j")
+    return scene.run(60).told("j")
+
+
+def test_of_two_changes_of_size_the_later_one_holds_though_it_arrives_first() -> None:
+    scene = resized(elastic(20), 6, slots("n1", "n4"))
+    scene.say(5, JobResized("j", 1, slots("n1", "n2"), ()), "launcher/l", arrives=7)
+    assert lost_on_n4(scene) == ("gpu.off_bus", "established", "n4/0", "retry_elsewhere")
+
+
+def test_the_parts_of_a_change_of_size_add_up_in_any_order() -> None:
+    scene = elastic(20)
+    for part, nodes, arrives in ((2, ("n3", "n4"), 5.1), (1, ("n1", "n2"), 5.2)):
+        data = JobResized("j", 1, slots(*nodes), (), part=part, parts=2)
+        scene.say(5, data, "launcher/l", arrives=arrives)
+    assert lost_on_n4(scene) == ("gpu.off_bus", "established", "n4/0", "retry_elsewhere")
+    assert sum(scene.run(60).ledger("j").values()) == round(6 * 5 + 8 * 15.1, 2)
+
+
+def test_an_allocation_that_is_heard_after_a_change_of_size_says_what_was_held_before_it() -> None:
+    scene = Scene().node("n1", "n2", until=60).job("j").say(0.5, JobStarted("j", 1), "launcher/l")
+    scene.say(0, JobAllocated("j", 1, "c1", slots("n1", "n2")), "launcher/l", arrives=11)
+    run = resized(scene.steps("j", 0.5, 20), 10, slots("n1")).end(20, "j", "succeeded").run(60)
+    assert sum(run.ledger("j").values()) == 4 * 10 + 2 * 10
+    assert "n2" not in {s.key for s in run.sent if s.topic == topics.ALLOCATIONS}
+
+
+def test_a_node_that_was_lost_got_back_and_given_back_is_held_no_more() -> None:
+    scene = resized(elastic(30), 10, slots("n1", "n3"), slots("n2"))
+    resized(resized(scene, 12, slots("n1", "n2", "n3")), 14, slots("n1", "n3"))
+    run = scene.end(30, "j", "succeeded").run(60)
+    told = [s.event.data for s in run.sent if s.topic == topics.ALLOCATIONS and s.key == "n2"]
+    assert isinstance(told[-1], Released)
+    assert not told[-1].failed
+
+
+def test_a_second_word_on_an_earlier_loss_charges_nothing_to_a_later_one() -> None:
+    scene = elastic(10).fault(9.9, "n2", "xid", "79", 1).fault(15.9, "n3", "xid", "119", 0)
+    resized(scene, 10.1, slots("n1", "n3", "n4"), slots("n2"))
+    for step, minute in enumerate((13, 13.5, 14, 14.5, 15, 15.5, 19, 19.5, 20), 21):
+        scene.say(minute, JobProgress("j", 1, step, step_time_s=30), "launcher/l")
+    resized(scene, 16, slots("n1", "n4"), slots("n3")).end(20, "j", "succeeded")
+    once = scene.run(60).ledger("j")
+    scene.say(10.1, JobResized("j", 1, slots("n1", "n3", "n4"), slots("n2")), "bridge/k", arrives=16.5)
+    assert scene.run(60).ledger("j") == once
+    assert once["recovery hardware"] > 0
+    assert once["recovery driver"] > 0
+
+
+# --- allocations that name no devices --------------------------------------------------------------------
+
+
+def unnamed(workload: str = "training", submitted: float = -1) -> Scene:
+    """Return a job of 16 GPUs on two nodes of which nobody says which ones."""
+    data = JobSubmitted("j", "c1", workload, 16, 2, user="ann")  # type: ignore[arg-type]
+    scene = Scene().node("n1", "n2", until=60).say(-1, data, "bridge/k", arrives=submitted)
+    scene.say(0, JobAllocated("j", 1, "c1", (Slot("n1"), Slot("n2"))), "launcher/l")
+    return scene.say(0.5, JobStarted("j", 1), "launcher/l").steps("j", 0.5, 20)
+
+
+def test_a_job_whose_devices_nobody_names_keeps_its_share_of_them_when_it_loses_a_node() -> None:
+    scene = resized(unnamed(), 10, (Slot("n1"),), (Slot("n2"),)).end(20, "j", "succeeded")
+    assert sum(scene.run(60).ledger("j").values()) == 16 * 10 + 8 * 10
+
+
+def test_what_was_submitted_counts_though_it_is_heard_after_the_allocation() -> None:
+    for submitted in (-1, 5, 25):
+        run = unnamed("inference", submitted).end(20, "j", text=MISTAKE).run(60)
+        assert run.ledger("j") == {"startup": 8.0, "productive": 312.0}

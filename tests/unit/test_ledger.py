@@ -387,3 +387,13 @@ def test_the_last_word_on_the_end_counts() -> None:
 def test_a_reopened_attempt_goes_on() -> None:
     ledger = stepping(reopen(close(running(), at(12), "failed")), [11], from_min=12)
     assert minutes(ledger, 13) == {"startup": 2, "productive": 11}
+
+
+def test_a_save_and_a_restore_that_ended_together_count_the_same_in_either_order() -> None:
+    ledger = on_started(open_ledger(1, 0, 8), 0)
+    flags = ({"restored": False, "blocking": True}, {"restored": True, "blocking": False})
+    orders = []
+    for first, second in (flags, flags[::-1]):
+        told = on_checkpoint(ledger, 1001, 0, 1.0, ok=True, **first)
+        orders.append(intervals(on_checkpoint(told, 1001, 0, 1.0, ok=True, **second), 5000))
+    assert orders[0] == orders[1]
