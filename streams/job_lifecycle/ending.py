@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from faultlens.internal import NodeNews
 from streams.attribution import End
 from streams.job_lifecycle.record import (
     MISSED_ALIVES,
@@ -16,14 +17,14 @@ from streams.job_lifecycle.record import (
 
 
 def missed_ms(attempt: Attempt, blind_ms: int) -> int | None:
-    """Return when the attempt's reporters have missed three words; None: it has ended, or was never allocated.
+    """Return when the attempt's reporters have missed three words; None: it has ended, or they never spoke.
 
     Each time that they had only been slow, twice as long is waited for them.
     """
-    if attempt.end is not None or attempt.allocated_ms is None:
+    if attempt.end is not None or not attempt.heard_at_ms:
         return None
     if attempt.alive_ms is None:
-        silent_since_ms, usual_ms = max(attempt.heard_at_ms, attempt.allocated_ms, blind_ms), NO_ALIVE_GRACE_MS
+        silent_since_ms, usual_ms = max(attempt.heard_at_ms, attempt.allocated_ms or 0, blind_ms), NO_ALIVE_GRACE_MS
     else:
         silent_since_ms, usual_ms = max(attempt.heard_at_ms, blind_ms), MISSED_ALIVES * attempt.alive_ms
     return silent_since_ms + max(usual_ms, min(usual_ms << attempt.reopened, REPORTER_LOST_MS))
@@ -37,13 +38,21 @@ def due_ms(job: JobRecord, attempt: Attempt, blind_ms: int = 0) -> int | None:
     silent_ms = missed_ms(attempt, blind_ms)
     if silent_ms is None:
         return None
-    reasons = [max(news.at_ms, news.told_ms) for news in attempt.news.values()] if attempt.news else []
+    reasons = [max(news.at_ms, news.told_ms) for news in attempt.news.values() if _still_concerns(attempt, news)]
     following = job.attempts.get(attempt.attempt + 1)
     if following is not None and following.allocated_ms is not None and job.workload != "inference":
         reasons.append(following.allocated_ms + NEXT_ATTEMPT_GRACE_MS)
     if attempt.alive_ms is not None:
         reasons.append(max(attempt.heard_at_ms, blind_ms) + REPORTER_LOST_MS)
     return max(silent_ms, min(reasons)) if reasons else None
+
+
+def _still_concerns(attempt: Attempt, news: NodeNews) -> bool:
+    """Return whether what befell the node befell one that is held, and not only one that was lost and outlived."""
+    outlived = any(
+        loss.at_ms >= news.at_ms and any(slot.node == news.node for slot in loss.lost) for loss in attempt.losses
+    )
+    return news.node in attempt.slots and not outlived
 
 
 def closed(job: JobRecord, attempt: Attempt, now_ms: int, blind_ms: int) -> Attempt:

@@ -363,3 +363,11 @@ def test_a_label_that_charges_the_same_code_to_another_class_amends_the_verdict(
     scene = job(100).exit(10, "j", 0, "n1", MISTAKE).end(10.2, "j")
     run = scene.say(40, JobLabelled("j", 1, "platform", "app.exception", by="jo"), "operator/jo").run(60)
     assert run.statuses("j")[-1] == "amended"
+
+
+def test_an_attempt_whose_allocation_was_never_told_is_closed_when_its_reporter_is_lost() -> None:
+    scene = Scene().node("n1", until=150).job("j").steps("j", 0, 9).alive("j", 1, 10)
+    run = scene.run(150)
+    assert run.told("j") == ("app.crash", "assumed", None, "retry")
+    unspoken = Scene().node("n1", until=20).job("j").steps("j", 0, 9).attempt("j", "n1", minute=10, number=2)
+    assert unspoken.alive("j", 11, 40, number=2).run(40).told("j") == ("app.crash", "assumed", None, "retry")

@@ -179,3 +179,11 @@ def test_what_was_submitted_counts_though_it_is_heard_after_the_allocation() -> 
     for submitted in (-1, 5, 25):
         run = unnamed("inference", submitted).end(20, "j", text=MISTAKE).run(60)
         assert run.ledger("j") == {"startup": 8.0, "productive": 312.0}
+
+
+def test_a_node_that_fell_silent_before_it_was_lost_ends_no_job_that_goes_on_without_it() -> None:
+    scene = Scene().node("n1", "n3", "n4", until=90).node("n2", until=9).job("j", "n1", "n2").steps("j", 0.5, 15)
+    resized(scene, 15, slots("n1"), slots("n2")).steps("j", 15, 80, every=3)
+    run = scene.end(80, "j", "succeeded").run(90)
+    assert run.revisions("j") == []
+    assert run.told("j", loss=1)[0] == "host.lost.silent"
