@@ -12,7 +12,7 @@ from faultlens.events import Cause, JobTime
 from streams import goodput
 from streams.attribution import behind_our_command
 from streams.job_lifecycle.counting import productive
-from streams.job_lifecycle.record import Attempt, JobRecord, cause_of
+from streams.job_lifecycle.record import Attempt, JobRecord, cause_in, cause_of
 from streams.processor import Emit
 
 
@@ -28,8 +28,7 @@ def balanced(job: JobRecord, attempt: Attempt) -> Attempt:
         cause = cause_of(attempt) if attempt.failed else _policy_cause(job, attempt)
         if (ledger.end_ms, ledger.outcome, ledger.cause) != (end.at_ms, end.outcome, _bare(cause)):
             ledger = goodput.close(ledger, end.at_ms, end.outcome, cause)
-    before = job.attempts.get(attempt.attempt - 1)
-    recovers_from = None if before is None else cause_of(before)
+    recovers_from = cause_in(job, attempt.attempt - 1)
     if ledger.charges.get("recovery") != _bare(recovers_from):
         ledger = goodput.charge(ledger, "recovery", recovers_from)
     for loss in attempt.losses:

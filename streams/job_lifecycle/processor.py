@@ -52,8 +52,8 @@ from streams.job_lifecycle.record import (
 from streams.job_lifecycle.repeating import brought_along
 from streams.processor import Effects, Emit
 
-_FROM_NODES: Final = (NodeEvidence, NodeAnswer, NodeNews)
-_INTERNAL: Final = (*_FROM_NODES, CauseAsked, CauseTold)
+_ASKED_FOR: Final = (NodeEvidence, NodeAnswer, NodeNews, CauseTold)
+_INTERNAL: Final = (*_ASKED_FOR, CauseAsked)
 _OF_THE_JOB: Final = (JobSubmitted, JobPending, CauseAsked)
 _GOING_ON: Final = frozenset({JobAlive, JobProgress})
 _CONCERN_EARLIER: Final = (JobAllocated, JobCheckpoint, JobLabelled)
@@ -88,8 +88,8 @@ class JobLifecycleProcessor:
     def on_event(self, event: Event, now_ms: int, context: Context, state: Struct | None) -> Effects:
         """Return what follows from one record about the job."""
         job = cast("JobRecord", state) if state is not None else JobRecord(job_id=event.subject)
-        if isinstance(event.data, _FROM_NODES) and event.data.attempt not in job.attempts:
-            # The attempt told the node of itself: it was forgotten since.
+        if isinstance(event.data, _ASKED_FOR) and event.data.attempt not in job.attempts:
+            # The attempt told the node of itself, or asked the other job: it was forgotten since.
             return Effects(None) if state is None else Effects(job, (), self._next_wake(job, now_ms))
         if not isinstance(event.data, _INTERNAL):
             mark = fingerprint(event.source, event.id)
@@ -260,6 +260,7 @@ class JobLifecycleProcessor:
                 ending.due_ms(job, attempt),
                 bookkeeping.due_ms(attempt),
                 counting.due_ms(job, attempt, self._limits),
+                resting.due_ms(attempt),
             ]
         else:
             due = [resting.due_ms(attempt)]
@@ -303,7 +304,8 @@ def _is_overdue(attempt: Attempt, now_ms: int) -> bool:
 
 def _forgotten(job: JobRecord, number: int) -> bool:
     """Return whether the attempt is older than what is kept whole, or was folded from between them."""
-    return number in job.folded or (len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts))
+    older = len(job.attempts) >= ATTEMPTS_MAX and number < min(job.attempts)
+    return older or number in job.folded or number in job.stubs
 
 
 def _tells(before: Attempt, event: Event) -> bool:

@@ -276,6 +276,14 @@ def cause_of(attempt: Attempt) -> Cause | None:
     return None if decision is None or decision.withdrawn else decision.verdict.cause
 
 
+def cause_in(job: JobRecord, number: int) -> Cause | None:
+    """Return the cause in force of one of the job's failed attempts, also where only a stub of it is left."""
+    attempt, stub = job.attempts.get(number), job.stubs.get(number)
+    if attempt is not None:
+        return cause_of(attempt)
+    return None if stub is None else Cause(stub.cause_class, stub.cause_code)  # type: ignore[arg-type]
+
+
 def with_attempt(job: JobRecord, attempt: Attempt) -> dict[int, Attempt]:
     """Return the job's attempts with this one put in, in order."""
     attempts = {**job.attempts, attempt.attempt: attempt}

@@ -19,7 +19,12 @@ from streams.job_lifecycle.record import (
 
 
 def due_ms(attempt: Attempt) -> int | None:
-    """Return when the attempt may shrink, or be forgotten; None: it has not ended, or waits for its final verdict."""
+    """Return when the attempt may shrink, or be forgotten; None: it has not ended, or waits for its final verdict.
+
+    One that somebody labelled and that nobody ever reported is forgotten as well: a name may have been mistyped.
+    """
+    if attempt.label is not None and attempt.end is None and not attempt.heard_at_ms:
+        return attempt.label.arrived_ms + STUB_KEPT_MS
     if attempt.end is None or not _settled(attempt):
         return None
     return attempt.closes_ms + (STUB_KEPT_MS if attempt.resting else AMENDED_FOR_MS)

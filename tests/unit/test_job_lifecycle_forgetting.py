@@ -1,0 +1,50 @@
+"""Attempts that only a stub is left of, or less."""
+
+from __future__ import annotations
+
+from faultlens.arrival import Entry
+from faultlens.codec import encode
+from faultlens.events import JobLabelled
+from faultlens.local_pump import Pump
+from streams.runtime.task import Task
+from tests.unit.scenes import MISTAKE, UNKNOWN, Scene, at_ms, roles
+
+
+def looping(attempts: int) -> Scene:
+    """Let a GPU end the first attempt of a job, and a mistake each of those after it, nine minutes apart."""
+    scene = Scene().node("n1", "n2", until=200).job("j", "n1").steps("j", 0.5, 5)
+    scene.fault(4.99, "n1", "xid", "79", 0).exit(5, "j", 0, "n1", UNKNOWN).end(5.1, "j")
+    for number in range(2, attempts + 1):
+        minute = 9.0 * number
+        scene.attempt("j", "n2", minute=minute, number=number).steps("j", minute + 1, minute + 5, number=number)
+        scene.exit(minute + 6, "j", 0, "n2", MISTAKE, number=number).end(minute + 6.1, "j", number=number)
+    return scene
+
+
+def test_what_an_attempt_recovered_from_is_charged_to_it_also_when_only_a_stub_of_that_is_left() -> None:
+    scene = looping(10).say(105, JobLabelled("j", 3, "user", "app.data", by="jo"), "operator/jo")
+    run = scene.run(120)
+    assert run.told("j", 3)[0] == "app.data"
+    assert "recovery user" in run.ledger("j", 3)
+
+
+def test_a_late_word_on_an_attempt_of_which_only_a_stub_is_left_gives_it_no_second_final_verdict() -> None:
+    scene = Scene().node("n1", "n2", until=100).job("j", "n1").exit(5, "j", 0, "n1", MISTAKE).end(5.1, "j")
+    for number in range(2, 10):
+        scene.attempt("j", "n2", minute=9.0 * number, number=number)
+        scene.end(9.0 * number + 8, "j", "preempted", number=number, source="scheduler/s")
+    scene.attempt("j", "n2", minute=90, number=10)
+    days = 24.0 * 60
+    run = scene.end(5.1, "j", source="bridge/b", arrives=9 * days).run(10 * days)
+    assert run.statuses("j") == ["provisional", "final"]
+
+
+def test_a_label_on_a_job_that_nobody_ever_heard_of_is_forgotten_in_the_end() -> None:
+    label = JobLabelled("tpyo", 1, "hardware", "gpu.off_bus", by="jo")
+    for days, kept in ((300, 1), (500, 0)):
+        tasks = [Task(role) for role in roles() if role.name == "job"]
+        pump = Pump(tasks, lambda _record, _at_ms: None)
+        arrived_ms, event = Scene().say(1, label, "operator/jo").events()[0]
+        pump.take(Entry("scene", 1, encode(event), event, arrived_ms=arrived_ms), event)
+        pump.finish(at_ms(days * 24 * 60))
+        assert len(tasks[0].states) == kept
