@@ -24,13 +24,10 @@ from faultlens.events import (
 )
 from faultlens.internal import CauseTold, NodeAnswer, NodeEvidence, NodeNews
 from streams import goodput
-from streams.attribution import Exit
 from streams.findings import pending_names_lost_capacity
-from streams.job_lifecycle import resizing
+from streams.job_lifecycle import keeping, resizing
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
-    EXITS_MAX,
-    OBSERVATIONS_MAX,
     OTHERS_MAX,
     REOPENED_MAX,
     Attempt,
@@ -39,7 +36,6 @@ from streams.job_lifecycle.record import (
     Waiting,
     with_attempt,
 )
-from streams.weighing import weight
 
 _REPORTERS_WORDS: Final = (JobAllocated, JobStarted, JobAlive, JobProgress, JobCheckpoint, RankExited, JobResized)
 Change = Callable[["Intake", JobRecord, Attempt, Event, Any, int], tuple[JobRecord, Attempt]]
@@ -147,9 +143,10 @@ def _on_alive(
 def _on_progress(
     intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobProgress, now_ms: int
 ) -> tuple[JobRecord, Attempt]:
-    if attempt.stalled_ms is not None and event.time_ms > attempt.stalled_ms:
-        attempt = replace(attempt, stalled_ms=None, suspects=())
     ledger = goodput.on_progress(_ledger(job, attempt, event.time_ms), event.time_ms, data.step, data.step_time_s)
+    # A step that is only told again does not say that the job goes on.
+    if attempt.stalled_ms is not None and (goodput.last_progress_ms(ledger) or 0) > attempt.stalled_ms:
+        attempt = replace(attempt, stalled_ms=None, suspects=())
     return job, replace(attempt, ledger=ledger)
 
 
@@ -187,14 +184,11 @@ def _on_rank_exited(
     intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: RankExited, now_ms: int
 ) -> tuple[JobRecord, Attempt]:
     leaving = intake.reader.exit_of(event, data)
+    if any((known.source, known.id) == (leaving.source, leaving.id) for known in attempt.exits):
+        return job, attempt
     first_ms = leaving.first_ms if attempt.first_exit_ms is None else min(attempt.first_exit_ms, leaving.first_ms)
-    exits = sorted((*attempt.exits, leaving), key=_telling)[:EXITS_MAX]
-    return job, replace(attempt, exits=tuple(exits), exits_total=attempt.exits_total + 1, first_exit_ms=first_ms)
-
-
-def _telling(leaving: Exit) -> tuple[int, int, int]:
-    """Return the order in which exits are kept: those that name a root, then the earliest."""
-    return 0 if leaving.said.role == "root" else 1, leaving.first_ms, leaving.rank
+    exits = keeping.exits_with(attempt, leaving)
+    return job, replace(attempt, exits=exits, exits_total=attempt.exits_total + 1, first_exit_ms=first_ms)
 
 
 def _on_resized(
@@ -236,19 +230,7 @@ def _later(known: Label | None, told: Label) -> Label:
 def _on_evidence(
     intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: NodeEvidence, now_ms: int
 ) -> tuple[JobRecord, Attempt]:
-    observations = dict(attempt.observations)
-    overflow = attempt.overflow
-    for observation in data.observations:
-        known = observations.get(observation.id)
-        if known is None and len(observations) >= OBSERVATIONS_MAX:
-            overflow += 1
-            weakest = min(observations.values(), key=weight)
-            if weight(observation) <= weight(weakest):
-                continue
-            del observations[weakest.id]
-        # What a node says later of the same fault knows its cure and count; when it first arrived stays.
-        arrived_ms = observation.arrived_ms if known is None else known.arrived_ms
-        observations[observation.id] = replace(observation, arrived_ms=arrived_ms)
+    observations, overflow = keeping.observations_with(attempt, data.observations)
     told = {observation.code for observation in data.observations}
     others = [other for other in attempt.others if other.node != data.node or other.code not in told]
     others += data.others

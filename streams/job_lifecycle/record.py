@@ -38,6 +38,7 @@ REOPENED_MAX: Final = 16
 SAME_LOSS_MS: Final = 5 * MINUTE_MS
 # Limits of one job; what passes them is folded into counts.
 EXITS_MAX: Final = 16
+LOST_EXITS_MAX: Final = 64
 OBSERVATIONS_MAX: Final = 96
 OTHERS_MAX: Final = 16
 ATTEMPTS_MAX: Final = 8
