@@ -237,6 +237,14 @@ def test_a_gpu_too_hot_while_the_cooling_of_its_rack_fails_is_the_sites() -> Non
     assert run.told("j") == ("platform.cooling", "established", None, "retry")
 
 
+def test_an_older_incident_that_reaches_another_node_does_not_hide_the_one_that_reaches_this() -> None:
+    scene = Scene().node("n1", domains={"rack": "r1"}).node("n2", domains={"rack": "r2"})
+    scene.incident(4, "power", name="i0", scope=Scope(domains={"rack": ("r2",)}))
+    scene.incident(5, "cooling", scope=Scope(domains={"rack": ("r1",)}))
+    run = fails(job(scene).fault(9.99, "n1", "thermal", "shutdown", 3))
+    assert run.told("j") == ("platform.cooling", "established", None, "retry")
+
+
 def test_a_cooling_incident_of_another_rack_is_no_excuse() -> None:
     scene = job().incident(5, "cooling", scope=Scope(domains={"rack": ("r2",)}))
     run = fails(scene.fault(9.99, "n1", "thermal", "shutdown", 3))

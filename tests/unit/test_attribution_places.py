@@ -48,6 +48,14 @@ def test_no_incident_excuses_the_programs_own_error(service: str) -> None:
     assert fails(job().incident(5, service), MISTAKE).told("j") == OWN
 
 
+def test_of_two_incidents_it_is_the_one_that_the_words_name_and_not_the_older() -> None:
+    for services in (("storage", "network"), ("network", "storage")):
+        scene = job()
+        for minute, service in zip((4, 6), services, strict=True):
+            scene.incident(minute, service, name=service)
+        assert fails(scene, DNS).told("j")[0] == "platform.network.dns"
+
+
 def test_an_incident_that_was_announced_late_counts_for_what_it_did_before() -> None:
     assert fails(job().incident(14, "network"), DNS).verdict("j").basis == "established"
     assert fails(job().incident(28, "network"), DNS).verdict("j").basis == "supported"

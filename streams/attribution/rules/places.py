@@ -117,7 +117,7 @@ def power_or_cooling_incident(facts: Facts) -> Finding | None:
                 if o.cause_code.startswith("gpu.thermal") and in_window(facts, o) and reached(o)
             ]
         if _broke_elsewhere(facts, reached):
-            return None
+            continue
         if hit or facts.end.said.cause_code.startswith("host.lost"):
             return Finding(
                 _CODE_OF_SERVICE[incident.service],
@@ -177,15 +177,15 @@ def _failed_in_the_runtime(facts: Facts) -> bool:
 
 def service_incident(facts: Facts) -> Finding | None:
     """An announced incident of a service that the job's own words point to, or can hide behind, is the cause."""
-    said = spoken(facts)
-    for entry in _incidents(facts):
-        incident = entry.what
-        code = _CODE_OF_SERVICE[incident.service]
-        if said.role != "none" and has_prefix(said.cause_code, (code,)):
+    said, incidents = spoken(facts), _incidents(facts)
+    for entry in incidents if said.role != "none" else ():
+        if has_prefix(said.cause_code, (_CODE_OF_SERVICE[entry.what.service],)):
             return _by_incident(entry, said.cause_code, "established")
+    for entry in incidents:
+        code = _CODE_OF_SERVICE[entry.what.service]
         if said.role != "none" and not said.strong and code in said.also:
             return _by_incident(entry, code, "established")
-        if _plausible(facts, incident.service):
+        if _plausible(facts, entry.what.service):
             return _by_incident(entry, code, "established" if facts.held else "supported")
     return None
 
