@@ -39,12 +39,18 @@ def due_ms(job: JobRecord, attempt: Attempt, blind_ms: int = 0) -> int | None:
     if silent_ms is None:
         return None
     reasons = [max(news.at_ms, news.told_ms) for news in attempt.news.values() if _still_concerns(attempt, news)]
-    following = job.attempts.get(attempt.attempt + 1)
-    if following is not None and following.allocated_ms is not None and job.workload != "inference":
-        reasons.append(following.allocated_ms + NEXT_ATTEMPT_GRACE_MS)
+    following_ms = None if job.workload == "inference" else _followed_ms(job, attempt)
+    if following_ms is not None:
+        reasons.append(following_ms + NEXT_ATTEMPT_GRACE_MS)
     if attempt.alive_ms is not None:
         reasons.append(max(attempt.heard_at_ms, blind_ms) + REPORTER_LOST_MS)
     return max(silent_ms, min(reasons)) if reasons else None
+
+
+def _followed_ms(job: JobRecord, attempt: Attempt) -> int | None:
+    """Return when the next attempt was allocated; one between them may have got nothing, or never been heard of."""
+    later = (a for number, a in job.attempts.items() if number > attempt.attempt)
+    return min((a.allocated_ms for a in later if a.allocated_ms is not None), default=None)
 
 
 def _still_concerns(attempt: Attempt, news: NodeNews) -> bool:

@@ -28,6 +28,7 @@ from streams.findings import pending_names_lost_capacity
 from streams.job_lifecycle import keeping, resizing
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
+    CLOCKS_DIFFER_MS,
     OTHERS_MAX,
     REOPENED_MAX,
     Attempt,
@@ -135,9 +136,13 @@ def _on_alive(
     attempt = replace(attempt, alive_ms=int(data.interval_s * SECOND_MS))
     if data.stalled is None:
         return job, attempt
-    since_ms = ms_of(data.stalled.since)
-    ledger = attempt.ledger and goodput.on_stalled(attempt.ledger, since_ms)
-    return job, replace(attempt, stalled_ms=since_ms, suspects=data.stalled.suspects[:64], ledger=ledger)
+    since_ms, progress_ms = ms_of(data.stalled.since), _progress_ms(attempt)
+    if attempt.stalled_ms is not None and progress_ms <= attempt.stalled_ms:
+        since_ms = min(since_ms, attempt.stalled_ms)  # the same one, however its reporter dates it
+    attempt = replace(attempt, ledger=attempt.ledger and goodput.on_stalled(attempt.ledger, since_ms))
+    if progress_ms > event.time_ms:
+        return job, attempt  # it went on since
+    return job, replace(attempt, stalled_ms=since_ms, suspects=data.stalled.suspects[:64])
 
 
 def _on_progress(
@@ -145,9 +150,15 @@ def _on_progress(
 ) -> tuple[JobRecord, Attempt]:
     ledger = goodput.on_progress(_ledger(job, attempt, event.time_ms), event.time_ms, data.step, data.step_time_s)
     # A step that is only told again does not say that the job goes on.
-    if attempt.stalled_ms is not None and (goodput.last_progress_ms(ledger) or 0) > attempt.stalled_ms:
+    attempt = replace(attempt, ledger=ledger)
+    if attempt.stalled_ms is not None and _progress_ms(attempt) > attempt.stalled_ms:
         attempt = replace(attempt, stalled_ms=None, suspects=())
-    return job, replace(attempt, ledger=ledger)
+    return job, attempt
+
+
+def _progress_ms(attempt: Attempt) -> int:
+    """Return when the newest step was complete; 0: none is known."""
+    return 0 if attempt.ledger is None else goodput.last_progress_ms(attempt.ledger) or 0
 
 
 def _on_checkpoint(
@@ -186,6 +197,8 @@ def _on_rank_exited(
     leaving = intake.reader.exit_of(event, data)
     if any((known.source, known.id) == (leaving.source, leaving.id) for known in attempt.exits):
         return job, attempt
+    if leaving.first_ms < (attempt.allocated_ms or 0) - CLOCKS_DIFFER_MS:
+        leaving = replace(leaving, first_ms=leaving.at_ms)  # the clock of its node is wrong
     first_ms = leaving.first_ms if attempt.first_exit_ms is None else min(attempt.first_exit_ms, leaving.first_ms)
     exits = keeping.exits_with(attempt, leaving)
     return job, replace(attempt, exits=exits, exits_total=attempt.exits_total + 1, first_exit_ms=first_ms)

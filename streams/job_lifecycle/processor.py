@@ -265,7 +265,7 @@ class JobLifecycleProcessor:
         else:
             due = [resting.due_ms(attempt)]
         for loss in attempt.losses:
-            if not attempt.takes_over(loss) and (loss.decision is None or not loss.decision.finalised):
+            if not (attempt.takes_over(loss) or loss.is_decided):
                 answered = all(slot.node in loss.answers for slot in loss.lost)
                 due.append(_final_due_ms(loss.at_ms + WINDOW_AFTER_MS, loss.sent_ms, answered=answered, now_ms=now_ms))
         if attempt.failed and not is_settled(attempt):
@@ -298,8 +298,8 @@ def _is_overdue(attempt: Attempt, now_ms: int) -> bool:
     """Return whether a verdict on the attempt or a loss of it is not final though its window has closed."""
     if attempt.failed and not is_settled(attempt) and attempt.closes_ms <= now_ms:
         return True
-    undecided = (loss for loss in attempt.losses if loss.decision is None or not loss.decision.finalised)
-    return any(not attempt.takes_over(loss) and loss.at_ms + WINDOW_AFTER_MS <= now_ms for loss in undecided)
+    open_losses = (loss for loss in attempt.losses if not (loss.is_decided or attempt.takes_over(loss)))
+    return any(loss.at_ms + WINDOW_AFTER_MS <= now_ms for loss in open_losses)
 
 
 def _forgotten(job: JobRecord, number: int) -> bool:

@@ -36,6 +36,8 @@ REPORTER_LOST_MS: Final = 60 * MINUTE_MS
 # The time that is waited doubles that often; longer than REPORTER_LOST_MS it never gets.
 REOPENED_MAX: Final = 16
 SAME_LOSS_MS: Final = 5 * MINUTE_MS
+# Contract, "Skew": clocks that differ by more are wrong.
+CLOCKS_DIFFER_MS: Final = 5 * MINUTE_MS
 # Limits of one job; what passes them is folded into counts.
 EXITS_MAX: Final = 16
 LOST_EXITS_MAX: Final = 64
@@ -44,6 +46,7 @@ OTHERS_MAX: Final = 16
 ATTEMPTS_MAX: Final = 8
 STUBS_MAX: Final = 64
 ASKED_MAX: Final = 64
+LOSSES_MAX: Final = 64
 SEEN_BYTES: Final = 8 * 256
 
 
@@ -91,6 +94,11 @@ class Loss(Struct, frozen=True, omit_defaults=True):
     decision: Decision | None = None
     sent_ms: int = 0
     label: Label | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it has had its final verdict."""
+        return self.decision is not None and self.decision.finalised
 
 
 def _joined(held: Slot | None, lost: Slot) -> Slot:
@@ -166,6 +174,11 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         return end is not None and end.outcome in FAILURES
 
     @property
+    def outlives_undecided(self) -> bool:
+        """Whether the final verdict on a loss that it survived is still to come."""
+        return any(not (loss.is_decided or self.takes_over(loss)) for loss in self.losses)
+
+    @property
     def window_ends_ms(self) -> int:
         """Until when what happens bears on the end: five minutes after it, of two reported ends the later."""
         ends = list(self.ends.values()) or ([] if self.closed is None else [self.closed])
@@ -189,7 +202,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     @property
     def last_exits(self) -> tuple[Exit, ...]:
         """The exits that belong to the end: those of nodes that it lost and went on without do not."""
-        gone = {slot.node for loss in self.losses if not self.takes_over(loss) for slot in loss.lost} - {*self.slots}
+        gone = {*self.gone} - {slot.node for loss in self.losses if self.takes_over(loss) for slot in loss.lost}
         return tuple(e for e in self.exits if e.node not in gone) if gone else self.exits
 
     def seats_of(self, ranks: Sequence[int]) -> tuple[tuple[str, int | None], ...]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from faultlens.codec import Event
 from faultlens.events import JobAllocated, JobResized, Slot
 from streams import goodput
-from streams.job_lifecycle.record import SAME_LOSS_MS, Attempt, JobRecord, Loss, gpus_of
+from streams.job_lifecycle.record import LOSSES_MAX, SAME_LOSS_MS, Attempt, JobRecord, Loss, gpus_of
 
 
 def allocated(job: JobRecord, attempt: Attempt, event: Event, data: JobAllocated) -> Attempt:
@@ -49,6 +49,7 @@ def resized(job: JobRecord, attempt: Attempt, event: Event, data: JobResized) ->
         gone={node: slot for node, slot in {**attempt.gone, **lost}.items() if node not in slots},
         pools={**given_back, **attempt.pools},
         losses=losses,
+        overflow=attempt.overflow + len({*_numbers(attempt.losses)} - {*_numbers(losses)}),
         resized_ms=max(attempt.resized_ms, event.time_ms),
         ledger=ledger and goodput.on_resized(ledger, event.time_ms, gpus, loss=number),
     )
@@ -89,8 +90,19 @@ def _with_loss(attempt: Attempt, event: Event, data: JobResized) -> tuple[tuple[
     for loss in attempt.losses:
         if abs(loss.at_ms - event.time_ms) <= SAME_LOSS_MS and _same_slots(loss.lost, data.lost):
             return attempt.losses, loss.number
-    number = len(attempt.losses) + 1
-    return (*attempt.losses, Loss(number, event.time_ms, event.id, event.source, data.lost, data.reason)), number
+    number = attempt.losses[-1].number + 1 if attempt.losses else 1
+    loss = Loss(number, event.time_ms, event.id, event.source, data.lost, data.reason)
+    return (*_with_room(attempt.losses), loss), number
+
+
+def _numbers(losses: tuple[Loss, ...]) -> list[int]:
+    return [loss.number for loss in losses]
+
+
+def _with_room(losses: tuple[Loss, ...]) -> tuple[Loss, ...]:
+    """Return the losses without the oldest that has had its final verdict, where they are as many as may be."""
+    oldest = next((loss for loss in losses if loss.is_decided), None)
+    return losses if len(losses) < LOSSES_MAX else tuple(loss for loss in losses if loss is not oldest)
 
 
 def _same_slots(one: Iterable[Slot], other: Iterable[Slot]) -> bool:

@@ -371,3 +371,9 @@ def test_an_attempt_whose_allocation_was_never_told_is_closed_when_its_reporter_
     assert run.told("j") == ("app.crash", "assumed", None, "retry")
     unspoken = Scene().node("n1", until=20).job("j").steps("j", 0, 9).attempt("j", "n1", minute=10, number=2)
     assert unspoken.alive("j", 11, 40, number=2).run(40).told("j") == ("app.crash", "assumed", None, "retry")
+
+
+def test_an_attempt_is_closed_when_a_later_one_was_allocated_though_the_next_one_got_nothing() -> None:
+    scene = Scene().node("n1", "n2", until=60).job("j", "n1").steps("j", 0.5, 6)
+    scene.end(8, "j", "never_started", number=2, source="scheduler/s").attempt("j", "n2", minute=9, number=3)
+    assert scene.alive("j", 10, 39, number=3).run(60).told("j") == ("app.crash", "assumed", None, "retry")

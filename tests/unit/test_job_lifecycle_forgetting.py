@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from faultlens.arrival import Entry
 from faultlens.codec import encode
-from faultlens.events import JobLabelled
+from faultlens.events import JobLabelled, JobResized, Slot
 from faultlens.local_pump import Pump
+from streams.job_lifecycle.record import LOSSES_MAX, JobRecord
 from streams.runtime.task import Task
 from tests.unit.scenes import MISTAKE, UNKNOWN, Scene, at_ms, roles
+
+
+def played(scene: Scene, until: float) -> Task:
+    """Return the lane of the jobs after a scene."""
+    tasks = [Task(role) for role in roles()]
+    pump = Pump(tasks, lambda _record, _at_ms: None)
+    for number, (arrived_ms, event) in enumerate(scene.events(), 1):
+        pump.take(Entry("scene", number, encode(event), event, arrived_ms=arrived_ms), event)
+    pump.finish(at_ms(until))
+    return next(task for task in tasks if task.role.name == "job")
 
 
 def looping(attempts: int) -> Scene:
@@ -42,9 +53,27 @@ def test_a_late_word_on_an_attempt_of_which_only_a_stub_is_left_gives_it_no_seco
 def test_a_label_on_a_job_that_nobody_ever_heard_of_is_forgotten_in_the_end() -> None:
     label = JobLabelled("tpyo", 1, "hardware", "gpu.off_bus", by="jo")
     for days, kept in ((300, 1), (500, 0)):
-        tasks = [Task(role) for role in roles() if role.name == "job"]
-        pump = Pump(tasks, lambda _record, _at_ms: None)
-        arrived_ms, event = Scene().say(1, label, "operator/jo").events()[0]
-        pump.take(Entry("scene", 1, encode(event), event, arrived_ms=arrived_ms), event)
-        pump.finish(at_ms(days * 24 * 60))
-        assert len(tasks[0].states) == kept
+        assert len(played(Scene().say(1, label, "operator/jo"), days * 24 * 60).states) == kept
+
+
+def test_an_attempt_is_not_folded_before_the_final_verdict_on_a_loss_that_it_survived() -> None:
+    scene = Scene().node("n1", "n2", until=90).job("j", "n1", "n2", workload="inference")
+    scene.fault(1.9, "n2", "xid", "79", 1)
+    scene.say(2, JobResized("j", 1, (Slot("n1", (0, 1)),), (Slot("n2", (0, 1)),)), "launcher/l")
+    scene.end(2.5, "j", "succeeded")
+    for number in range(2, 11):
+        scene.attempt("j", "n1", minute=2.5, number=number)
+    assert scene.run(60).told("j", loss=1)[0] == "gpu.off_bus"
+
+
+def test_of_more_losses_than_are_kept_each_has_had_its_final_verdict() -> None:
+    scene = Scene().node("n1", "n2", until=20).job("j", "n1", "n2")
+    for minute in range(10, 1000, 12):
+        scene.say(minute, JobResized("j", 1, (Slot("n1", (0, 1)),), (Slot("n2", (0, 1)),)), "launcher/l")
+        scene.say(minute + 6, JobResized("j", 1, (Slot("n1", (0, 1)), Slot("n2", (0, 1))), ()), "launcher/l")
+    state = next(kept.state for _, kept in played(scene, 1100).states.items())
+    assert isinstance(state, JobRecord)
+    attempt = state.attempts[1]
+    assert (len(attempt.losses), attempt.losses[-1].number, attempt.overflow) == (LOSSES_MAX, 83, 83 - LOSSES_MAX)
+    run = scene.run(1100)
+    assert all(run.statuses("j", loss=number).count("final") == 1 for number in range(1, 84))

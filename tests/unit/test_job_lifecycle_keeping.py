@@ -63,3 +63,30 @@ def test_a_step_that_is_told_again_does_not_end_a_stall() -> None:
     scene.say(16, JobProgress("j", 1, 19, step_time_s=30.0), "launcher/l")
     run = scene.end(20, "j", text=WATCHDOG).run(60)
     assert run.told("j") == ("app.hang", "supported", None, "do_not_retry")
+
+
+def stalled(scene: Scene, minute: float, since: float, arrives: float | None = None) -> Scene:
+    data = JobAlive("j", 1, interval_s=60, stalled=Stalled(at(since), (3,)))
+    return scene.say(minute, data, "launcher/l", arrives=arrives)
+
+
+def test_a_stall_that_is_dated_a_little_later_each_time_is_one_stall() -> None:
+    scene = Scene().node("n1", "n2", until=60).job("j", "n1", "n2").steps("j", 0.5, 10)
+    for minute in range(20):
+        stalled(scene, 13 + minute, 10.5 + minute / 600)
+    run = scene.end(34, "j", text=WATCHDOG).run(60)
+    assert [finding.kind for finding in run.findings("j")] == ["hang"]
+    assert run.ledger("j")["stalled user"] == 23.5 * 4
+
+
+def test_a_stall_that_is_told_after_the_step_that_ended_it_is_over() -> None:
+    scene = Scene().node("n1", "n2", until=80).job("j", "n1", "n2").steps("j", 0.5, 50)
+    run = stalled(scene, 13, 10.2, arrives=14).exit(50, "j", 0, "n1").end(50.1, "j").run(70)
+    assert run.findings("j") == []
+    assert run.told("j") == ("app.exception", "supported", None, "do_not_retry")
+
+
+def test_an_error_that_is_dated_before_the_allocation_is_dated_by_its_exit() -> None:
+    scene = Scene().node("n1", "n2", since=-120, until=60).job("j", "n1", "n2").steps("j", 0.5, 30)
+    scene.fault(29.99, "n1", "xid", "79", 0).exit(30, "j", 0, "n1", UNKNOWN, first_error_at=at(-90))
+    assert scene.end(30.1, "j").run(60).told("j")[:3] == ("gpu.off_bus", "established", "n1/0")
