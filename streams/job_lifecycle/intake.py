@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from faultlens.clock import SECOND_MS, ms_of
-from faultlens.codec import Event
+from faultlens.codec import Event, fingerprint
 from faultlens.events import (
     JobAlive,
     JobAllocated,
@@ -29,6 +29,7 @@ from streams.job_lifecycle import keeping, resizing
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
     CLOCKS_DIFFER_MS,
+    ENDS_SEEN_BYTES,
     OTHERS_MAX,
     REOPENED_MAX,
     Attempt,
@@ -102,6 +103,7 @@ def _heard(attempt: Attempt, event: Event, now_ms: int) -> Attempt:
     return replace(
         attempt,
         closed=closed,
+        resting=attempt.resting and closed is attempt.closed,
         reopened=reopened,
         heard_ms=max(attempt.heard_ms, event.time_ms),
         heard_at_ms=max(attempt.heard_at_ms, now_ms),
@@ -213,11 +215,16 @@ def _on_resized(
 def _on_ended(
     intake: Intake, job: JobRecord, attempt: Attempt, event: Event, data: JobEnded, now_ms: int
 ) -> tuple[JobRecord, Attempt]:
+    mark = fingerprint(event.source, event.id)
+    if mark in attempt.ends_seen:
+        return job, attempt
     end = intake.reader.end_of(event, data, now_ms=now_ms)
     rank = "scheduler" if end.scheduler else "launcher"
     return job, replace(
         attempt,
         ends={**attempt.ends, rank: end},
+        ends_seen=(attempt.ends_seen + mark)[-ENDS_SEEN_BYTES:],
+        resting=False,
         restarts_with=data.restarts_with_attempt or attempt.restarts_with,
         preempted_by=data.preempted_by or attempt.preempted_by,
     )

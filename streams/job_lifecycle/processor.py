@@ -42,6 +42,7 @@ from streams.job_lifecycle.gathering import stub_of
 from streams.job_lifecycle.intake import CHANGES, Intake
 from streams.job_lifecycle.reading import Reader
 from streams.job_lifecycle.record import (
+    AMENDED_FOR_MS,
     ATTEMPTS_MAX,
     SEEN_BYTES,
     WINDOW_AFTER_MS,
@@ -111,8 +112,9 @@ class JobLifecycleProcessor:
 
     def _on_attempt(self, job: JobRecord, event: Event, context: Context, now_ms: int) -> Effects:
         attempt = self._intake.attempt_of(job, event)
-        if attempt is None or (attempt.attempt not in job.attempts and _forgotten(job, attempt.attempt)):
-            return Effects(job, (), self._next_wake(job, now_ms))
+        if attempt is None or (attempt.attempt not in job.attempts and _comes_too_late(job, event, attempt, now_ms)):
+            wake_ms = self._next_wake(job, now_ms)
+            return Effects(None if wake_ms is None and not job.attempts else job, (), wake_ms)
         known, before = job, attempt
         job, attempt = self._intake.take(job, attempt, event, now_ms)
         moved = counting.moved_with(known, before, job, attempt, now_ms)
@@ -300,6 +302,12 @@ def _is_overdue(attempt: Attempt, now_ms: int) -> bool:
         return True
     open_losses = (loss for loss in attempt.losses if not (loss.is_decided or attempt.takes_over(loss)))
     return any(loss.at_ms + WINDOW_AFTER_MS <= now_ms for loss in open_losses)
+
+
+def _comes_too_late(job: JobRecord, event: Event, attempt: Attempt, now_ms: int) -> bool:
+    """Return whether an attempt that is not known is one that was forgotten: nothing would ever end it again."""
+    opens = isinstance(event.data, JobAllocated | JobEnded | JobLabelled)
+    return _forgotten(job, attempt.attempt) or (not opens and event.time_ms < now_ms - AMENDED_FOR_MS)
 
 
 def _forgotten(job: JobRecord, number: int) -> bool:

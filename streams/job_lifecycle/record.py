@@ -48,6 +48,7 @@ STUBS_MAX: Final = 64
 ASKED_MAX: Final = 64
 LOSSES_MAX: Final = 64
 SEEN_BYTES: Final = 8 * 256
+ENDS_SEEN_BYTES: Final = 8 * 16
 
 
 class Counted(Struct, frozen=True, gc=False):
@@ -108,9 +109,11 @@ def _joined(held: Slot | None, lost: Slot) -> Slot:
     return replace(held, devices=tuple(sorted({*held.devices, *lost.devices})))
 
 
-def gpus_of(slots: Iterable[Slot]) -> int:
-    """Return how many GPUs these slots name."""
-    return sum(len(slot.devices or slot.device_refs or ()) for slot in slots)
+def gpus_of(slots: Iterable[Slot], otherwise: int = 0) -> int:
+    """Return how many GPUs these slots name; where one of them does not, as many as are said otherwise."""
+    known = [slot.devices or slot.device_refs or slot.devices for slot in slots]
+    named = sum(len(devices) for devices in known if devices is not None)
+    return max(named, otherwise) if None in known else named
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
@@ -139,6 +142,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     exits_total: int = 0
     first_exit_ms: int | None = None
     ends: dict[str, End] = {}
+    ends_seen: bytes = b""
     closed: End | None = None
     restarts_with: int | None = None
     observations: dict[str, Observation] = {}

@@ -21,9 +21,9 @@ def allocated(job: JobRecord, attempt: Attempt, event: Event, data: JobAllocated
     ledger = attempt.ledger
     if ledger is None:
         return replace(attempt, ledger=opened_ledger(job, attempt, at_ms))
-    gpus = attempt.gpus or job.gpus
+    gpus = held_gpus(job, attempt)
     if late:
-        gpus = ledger.gpus if data.part is not None else gpus_of(data.allocation) or job.gpus
+        gpus = ledger.gpus if data.part is not None else gpus_of(data.allocation, job.gpus)
     if (at_ms, gpus) != (ledger.from_ms, ledger.gpus) and (late or not ledger.sizes):
         ledger = goodput.on_allocated(ledger, at_ms, gpus)
     return replace(attempt, ledger=ledger)
@@ -39,7 +39,7 @@ def resized(job: JobRecord, attempt: Attempt, event: Event, data: JobResized) ->
         slots = said = {**attempt.slots, **said}
     elif event.time_ms < attempt.resized_ms:
         slots = attempt.slots
-    gpus = gpus_of(said.values()) or _share(job, attempt, len(said))
+    gpus = gpus_of(said.values(), _share(job, attempt, len(said)))
     given_back = {node: "" for node in attempt.slots if node not in slots}
     lost = {slot.node: slot for slot in data.lost}
     losses, number = _with_loss(attempt, event, data) if lost else (attempt.losses, 0)
@@ -60,13 +60,18 @@ def _share(job: JobRecord, attempt: Attempt, nodes: int) -> int:
     return job.gpus * nodes // (job.nodes or len(attempt.slots) or 1)
 
 
+def held_gpus(job: JobRecord, attempt: Attempt) -> int:
+    """Return how many GPUs the attempt holds: those that are named, or as many as its job wants."""
+    return gpus_of(attempt.slots.values(), job.gpus) or job.gpus
+
+
 def opened_ledger(job: JobRecord, attempt: Attempt, at_ms: int) -> goodput.Ledger:
     """Return a new ledger for the attempt, which goes on from the attempt before it."""
     before = job.attempts.get(attempt.attempt - 1)
     ledger = goodput.open_ledger(
         attempt.attempt,
         at_ms,
-        attempt.gpus or job.gpus,
+        held_gpus(job, attempt),
         keeps_work=goodput.keeps_work(job.workload),
         previous=before.ledger if before is not None else None,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from faultlens.arrival import Entry
 from faultlens.codec import encode
-from faultlens.events import JobLabelled, JobResized, Slot
+from faultlens.events import JobEnded, JobLabelled, JobProgress, JobResized, Slot
 from faultlens.local_pump import Pump
 from streams.job_lifecycle.record import LOSSES_MAX, JobRecord
 from streams.runtime.task import Task
-from tests.unit.scenes import MISTAKE, UNKNOWN, Scene, at_ms, roles
+from tests.unit.scenes import MISTAKE, UNKNOWN, Scene, at_ms, play, roles
 
 
 def played(scene: Scene, until: float) -> Task:
@@ -77,3 +77,34 @@ def test_of_more_losses_than_are_kept_each_has_had_its_final_verdict() -> None:
     assert (len(attempt.losses), attempt.losses[-1].number, attempt.overflow) == (LOSSES_MAX, 83, 83 - LOSSES_MAX)
     run = scene.run(1100)
     assert all(run.statuses("j", loss=number).count("final") == 1 for number in range(1, 84))
+
+
+DAY = 24 * 60
+
+
+def fleet(days: int) -> Scene:
+    return Scene().node("n1", until=20).node("n1", since=30, until=days * DAY, every=60)
+
+
+def test_a_word_that_comes_a_week_late_opens_no_attempt_that_was_forgotten() -> None:
+    scene = fleet(9).job("j", "n1").steps("j", 0.5, 5).end(5.1, "j", "succeeded")
+    scene.say(4.7, JobProgress("j", 1, 9, 30.0), "launcher/l", arrives=9 * DAY)
+    assert len(played(scene, 12 * DAY).states) == 0
+
+
+def test_an_attempt_that_speaks_again_after_weeks_gets_a_final_word_on_its_end() -> None:
+    scene = fleet(9).job("j", "n1").steps("j", 0.5, 5).alive("j", 1, 6).alive("j", 8 * DAY, 8 * DAY + 100)
+    scene.exit(8 * DAY + 100, "j", 0, "n1", MISTAKE).end(8 * DAY + 100, "j")
+    run = scene.run(9 * DAY)
+    assert run.statuses("j") == ["provisional", "final", "withdrawn", "provisional", "amended"]
+    assert run.told("j")[0] == "app.exception"
+
+
+def test_an_end_that_is_told_again_after_hundreds_of_exits_takes_back_no_newer_one() -> None:
+    scene = Scene().node("n1", until=60).job("j", "n1").exit(10, "j", 0, "n1", MISTAKE)
+    scene.end(10.1, "j", source="scheduler/s").end(10.2, "j", "cancelled", source="scheduler/s")
+    for rank in range(300):
+        scene.exit(10.3, "j", 100 + rank, "n1")
+    told = scene.events()
+    first = next(event for _, event in told if isinstance(event.data, JobEnded))
+    assert play([*told, (at_ms(12), first)], 60).statuses("j") == ["provisional", "withdrawn"]

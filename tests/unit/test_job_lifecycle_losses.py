@@ -187,3 +187,10 @@ def test_a_node_that_fell_silent_before_it_was_lost_ends_no_job_that_goes_on_wit
     run = scene.end(80, "j", "succeeded").run(90)
     assert run.revisions("j") == []
     assert run.told("j", loss=1)[0] == "host.lost.silent"
+
+
+def test_a_job_of_which_only_some_devices_are_named_holds_as_many_as_it_asked_for() -> None:
+    scene = Scene().node("n1", "n2", until=60).say(-1, JobSubmitted("j", "c1", "training", 12, 2), "bridge/slurm")
+    scene.say(0, JobAllocated("j", 1, "c1", (*slots("n1", gpus=range(8)), Slot("n2"))), "bridge/slurm")
+    run = scene.say(0.5, JobStarted("j", 1), "bridge/slurm").end(20, "j", "succeeded").run(60)
+    assert sum(run.ledger("j").values()) == 12 * 20
