@@ -65,6 +65,9 @@ StateOption = Annotated[
 ]
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
+# Where a folder needs no disk.
+_IN_MEMORY: Final = "/dev/shm"  # noqa: S108 - what is made there has a name of its own
+_SPOOL_BEGINS_BYTES: Final = 256 << 10
 
 
 class RetryOn(StrEnum):
@@ -156,7 +159,9 @@ def _run(who: Identity, command: Sequence[str], options: Options, sink: _Outlet,
 
 
 def _say(line: str) -> None:
-    typer.echo(printable(f"faultlens: {line}", limit=2_000), err=True)
+    """Say a line; where nothing can be written to, the command ends as it ended all the same."""
+    with suppress(OSError):
+        typer.echo(printable(f"faultlens: {line}", limit=2_000), err=True)
 
 
 class _NotStarted(typer.Exit):
@@ -188,7 +193,17 @@ def _surroundings(
         yield _Nowhere(), alone
         return
     waiting = _spool_of(who) if out is None else nullcontext(out)
-    with waiting as spool, outlet(out, brokers, spool, lasting=False, left=_left_beside(spool)) as events:
+    with waiting as spool:
+        if spool is None:
+            yield _Nowhere(), alone
+        else:
+            yield from _told_to(out, brokers, spool, wait_s, alone)
+
+
+def _told_to(
+    out: Path | None, brokers: str | None, spool: Path, wait_s: float, alone: Judge
+) -> Iterator[tuple[_Outlet, Judge]]:
+    with outlet(out, brokers, spool, lasting=False, left=_left_beside(spool)) as events:
         if out is not None:
             yield events, alone
         else:
@@ -196,24 +211,44 @@ def _surroundings(
 
 
 @contextmanager
-def _spool_of(who: Identity) -> Iterator[Path]:
+def _spool_of(who: Identity) -> Iterator[Path | None]:
     """Yield where this rank's events wait: in the user's data, or where that takes nothing, since a job must run, in a
-    temporary folder, which stays if something is left in it."""
-    name = f"{who.job_id}-{who.rank}"
+    temporary folder, which stays if something is left in it. None: no disk takes anything."""
     place = data_directory() / "faultlens" / "launch"
+    if _takes(place):
+        yield spool_of(place, f"{who.job_id}-{who.rank}", socket.gethostname(), os.getpid())
+        return
+    temporary = _temporary()
+    if temporary is None:
+        _say(f"{data_directory()} takes nothing, nor does any temporary folder: nothing is told of this job")
+        yield None
+        return
+    _say(f"{data_directory()} takes nothing: events wait in {temporary}, where no later job finds them")
+    yield temporary / "spool"
+    with suppress(OSError):
+        temporary.rmdir()
+
+
+def _temporary() -> Path | None:
+    """Return a new temporary folder that takes something, in memory if need be; None: there is none."""
+    for above in (None, _IN_MEMORY):
+        with suppress(OSError):
+            place = Path(tempfile.mkdtemp(prefix="faultlens-launch-", dir=above))
+            if _takes(place):
+                return place
+            place.rmdir()
+    return None
+
+
+def _takes(place: Path) -> bool:
+    """Return whether a folder takes what a spool begins with."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        takes = os.access(place, os.W_OK | os.X_OK)
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(bytes(_SPOOL_BEGINS_BYTES))
     except OSError:
-        takes = False
-    if takes:
-        yield spool_of(place, name, socket.gethostname(), os.getpid())
-        return
-    place = Path(tempfile.mkdtemp(prefix="faultlens-launch-"))
-    _say(f"{data_directory()} takes nothing: events wait in {place}, where no later job finds them")
-    yield place / "spool"
-    with suppress(OSError):
-        place.rmdir()
+        return False
+    return True
 
 
 def _left_beside(spool: Path) -> list[Path]:

@@ -102,6 +102,7 @@ class Launcher:
         self._hearing = self._made_hearing()
         self._tells_job = options.job_events and who.is_first
         self._alive_ms = 0
+        self._is_untold = False
         self._stalled: Stalled | None = None
         self._causes: list[str] = []
 
@@ -243,7 +244,13 @@ class Launcher:
         return Stalled(since, suspects)
 
     def _tell(self, event: Event) -> None:
-        self._sink.put(event)
+        """Tell the event; a file that takes none (a full disk) ends no job."""
+        try:
+            self._sink.put(event)
+        except WorldError as error:
+            if not self._is_untold:
+                self._say(f"what is told of this job is lost: {error}")
+            self._is_untold = True
         self._judge.tell(event)
 
 

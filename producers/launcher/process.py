@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Final
 
-from faultlens.clock import SECOND_MS
+from faultlens.clock import SECOND_MS, moment_of, ms_of
 from faultlens.progress import INHERITED, MAX_WORKERS_BYTES, VARIABLE
 from producers.launcher.capture import LOG_TAIL_BYTES, Capture
 from producers.launcher.redaction import redacted
@@ -61,13 +62,14 @@ class Run:
         self._lines = b""
         self._process: subprocess.Popen[bytes] | None = None
         self._asked_to_end = False
+        self._early: list[int] = []
 
     def run(self) -> Ending:
         """Run the command to its end and return how it ended. OSError: it cannot be started."""
-        with tempfile.TemporaryDirectory(prefix="faultlens-") as directory, self._forwarding():
-            error_file = Path(directory) / "error.json"
-            environment = {"TORCHELASTIC_ERROR_FILE": str(error_file)} | self._environment
-            environment[VARIABLE], read_end, write_end = channel(Path(directory) / "progress")
+        with _folder() as folder, self._forwarding():
+            error_file = {} if folder is None else {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json")}
+            environment = error_file | self._environment
+            environment[VARIABLE], read_end, write_end = channel(None if folder is None else folder / "progress")
             pipe = os.fstat(write_end)
             environment[INHERITED] = f"{write_end}:{pipe.st_dev}:{pipe.st_ino}"
             try:
@@ -84,8 +86,9 @@ class Run:
                 raise
             finally:
                 os.close(write_end)
+            self._forward_early()
             self._pass_on(self._process, read_end)
-            return self._ending(self._process.wait(), Path(environment["TORCHELASTIC_ERROR_FILE"]))
+            return self._ending(self._process.wait(), environment.get("TORCHELASTIC_ERROR_FILE"))
 
     # --- output ----------------------------------------------------------------------------------------
 
@@ -134,7 +137,9 @@ class Run:
 
     @contextmanager
     def _forwarding(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._forward) for number in FORWARDED}
+        # What is ignored here (nohup) is to be ignored by the command too, which inherits that and no handler.
+        heard = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._forward) for number in heard}
         try:
             yield
         finally:
@@ -143,15 +148,23 @@ class Run:
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
         self._asked_to_end |= number in self._wishes
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(number)
+        if self._process is None:
+            self._early.append(number)
+            return
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def _forward_early(self) -> None:
+        """Pass on what came while the command was being started."""
+        while self._early:
+            self._forward(self._early.pop(0), None)
 
     # --- the end ---------------------------------------------------------------------------------------
 
-    def _ending(self, code: int, error_file: Path) -> Ending:
-        error = _error_of(error_file)
-        text = self._capture.text()
+    def _ending(self, code: int, error_file: str | None) -> Ending:
+        error = None if error_file is None else _error_of(Path(error_file))
+        # A secret is known by how it begins, which may lie in what is cut.
+        text = self._capture.text(cleaned=redacted)
         if error is not None and error[0] not in text:
             text = _with_error(error[0], text)
         return Ending(
@@ -164,26 +177,50 @@ class Run:
         )
 
 
-def channel(path: Path) -> tuple[str, int, int]:
-    """Make the pipe for the training's lines; return how `faultlens.progress` finds it, and both of its ends.
+@contextmanager
+def _folder() -> Iterator[Path | None]:
+    """Make a folder for what the command leaves us; None: no disk takes one, for which the command is not to wait.
 
-    It has a name, since torchrun and others hand no descriptor on to their workers. Where the folder takes none, only
-    who inherits the descriptor writes.
+    One that cannot be taken away, since its disk has broken meanwhile, stays.
     """
     try:
-        os.mkfifo(path, 0o600)
+        folder = tempfile.TemporaryDirectory(prefix="faultlens-", ignore_cleanup_errors=True)
     except OSError:
+        yield None
+        return
+    with folder as name:
+        yield Path(name)
+
+
+def channel(path: Path | None) -> tuple[str, int, int]:
+    """Make the pipe for the training's lines; return how `faultlens.progress` finds it, and both of its ends.
+
+    It has a name, since torchrun and others hand no descriptor on to their workers. Where no folder takes one, only
+    who inherits the descriptor writes.
+    """
+    if path is None or not _is_made(path):
         read_end, write_end = os.pipe()
         return f"fd:{write_end}", read_end, write_end
     read_end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     return str(path), read_end, os.open(path, os.O_WRONLY)
 
 
+def _is_made(pipe: Path) -> bool:
+    try:
+        os.mkfifo(pipe, 0o600)
+    except OSError:
+        return False
+    return True
+
+
 def _write_all(fd: int, data: bytes) -> None:
-    """Pass output on; a reader that is gone does not end the job."""
-    with suppress(BrokenPipeError):
+    """Pass output on; a reader that is gone, or a disk that is full or broken, does not end the job."""
+    with suppress(OSError):
         while data:
-            data = data[os.write(fd, data) :]
+            try:
+                data = data[os.write(fd, data) :]
+            except BlockingIOError:
+                select.select([], [fd], [])
 
 
 def _error_of(path: Path) -> tuple[str, int | None] | None:
@@ -191,20 +228,25 @@ def _error_of(path: Path) -> tuple[str, int | None] | None:
     try:
         with path.open("rb") as file:
             found: Any = json.loads(file.read(ERROR_FILE_BYTES))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     message = found.get("message") if isinstance(found, dict) else None
     if isinstance(message, str):
-        return message, None
+        return _sound(message), None
     if not isinstance(message, dict) or not isinstance(message.get("message"), str):
         return None
     extra = message.get("extraInfo")
     stamp = extra.get("timestamp") if isinstance(extra, dict) else None
     try:
-        at_ms = None if stamp is None else int(stamp) * SECOND_MS
-    except (TypeError, ValueError):
+        at_ms = None if stamp is None else ms_of(moment_of(int(stamp) * SECOND_MS))
+    except (TypeError, ValueError, OverflowError):
         at_ms = None
-    return message["message"], at_ms
+    return _sound(message["message"]), at_ms
+
+
+def _sound(text: str) -> str:
+    """Return the text without the halves of characters that Python makes of names that are no UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _with_error(error: str, text: str) -> str:
