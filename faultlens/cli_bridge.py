@@ -22,10 +22,12 @@ from faultlens.cli_options import Brokers, ClusterOption, Out
 from faultlens.cli_outlet import outlet
 from faultlens.clock import wall_ms
 from faultlens.errors import WorldError
+from producers.delivery.kept import Kept
 from producers.delivery.remembered import Remembered
 from producers.slurm.bridge import LOOK_BACK_S, SlurmBridge
 from producers.slurm.job_events import Names
 from producers.slurm.live import ask_slurm
+from producers.slurm.places import Places
 from producers.slurm.tables import TableError
 
 # slurmctld and slurmdbd serve others too: a look may take this long at most, and none follows before it.
@@ -66,7 +68,7 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
     The same as `faultlens import slurm`, again and again: only what is new is told, also after a restart.
     """
     place = place_of(state, f"slurm-{cluster}")
-    memory = Remembered(place / "told")
+    memory, kept = Remembered(place / "told"), Kept(place / "runs")
     with outlet(out, brokers, place / "spool", must_arrive=once) as events:
         bridge = SlurmBridge(
             lambda since: ask_slurm(since, deadline_s=DEADLINE_S),
@@ -75,9 +77,11 @@ def slurm(  # noqa: PLR0913 - one parameter for each option of the command
             memory,
             look_back_s=look_back_s,
             every_s=every_s,
+            places=Places(kept),
         )
         look_until_stopped(lambda: _looked(bridge), whom="Slurm", every_s=every_s, once=once, wake=wake)
     memory.close()
+    kept.close()
 
 
 def _looked(bridge: SlurmBridge) -> dict[str, int]:

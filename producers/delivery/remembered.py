@@ -38,6 +38,11 @@ class Remembered:
         with self._file:
             self._file.executemany("INSERT OR REPLACE INTO told (mark, at_ms) VALUES (?, ?)", rows)
 
+    def last_ms(self) -> int | None:
+        """Return when anything was remembered last; None: nothing is."""
+        newest: int | None = self._file.execute("SELECT max(at_ms) FROM told").fetchone()[0]
+        return newest
+
     def forget(self, before_ms: int) -> None:
         """Forget what was not seen since; it cannot come again."""
         with self._file:

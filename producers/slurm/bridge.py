@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import tzinfo
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from faultlens.codec import Event, event_of, stable_id
 from faultlens.events import JobAlive, JobEnded
 from producers.slurm.importing import Export, Imported, import_slurm
 from producers.slurm.job_events import SOURCE, Names
+from producers.slurm.places import Places
 
 # Accounting is asked for this long back each time: ends are corrected, and slurmdbd may have been away meanwhile.
 LOOK_BACK_S: Final = 2 * DAY_MS // SECOND_MS
@@ -40,6 +40,7 @@ class Memory(Protocol):
     def known(self, events: list[tuple[str, str]]) -> dict[tuple[str, str], int]: ...
     def add(self, events: list[tuple[str, str]], at_ms: int) -> None: ...
     def forget(self, before_ms: int) -> None: ...
+    def last_ms(self) -> int | None: ...
 
 
 class Polled(NamedTuple):
@@ -70,7 +71,7 @@ class SlurmBridge:
         *,
         look_back_s: int = LOOK_BACK_S,
         every_s: float = ALIVE_EVERY_S,
-        zone: tzinfo | None = None,
+        places: Places | None = None,
     ) -> None:
         """`every_s`: how far apart two looks are; signs of life cannot come more often."""
         self._ask = ask
@@ -80,13 +81,14 @@ class SlurmBridge:
         self._look_back_s = look_back_s
         self._alive_s = max(ALIVE_EVERY_S, every_s)
         self._alive_ms = 0
-        self._zone = zone
+        self._places = places or Places()
+        self._has_looked = False
         self._first_seen: dict[tuple[str, str], int] = {}
 
     def poll(self, now_ms: int) -> Polled:
         """Look once. WorldError: Slurm does not answer; then nothing was told, and the next look tells it."""
-        since = f"now-{self._look_back_s}seconds"
-        imported = import_slurm(self._ask(since), self._names, zone=self._zone)
+        since = f"now-{self._since_s(now_ms)}seconds"
+        imported = import_slurm(self._ask(since), self._names, places=self._places.known())
         by_name = {(event.source, event.id): event for event in imported.events}
         known = self._memory.known(list(by_name))
         unknown = [name for name in by_name if name not in known]
@@ -97,16 +99,26 @@ class SlurmBridge:
             # It arrives now, whatever a recording of it would say.
             self._sink.put(replace(by_name[name], recorded_ms=None))
         fading = [name for name, at_ms in known.items() if at_ms <= now_ms - REMEMBERED_AGAIN_MS]
+        self._places.note(imported.places, now_ms)
         self._memory.add([*new, *fading], now_ms)
         self._memory.forget(now_ms - FORGOTTEN_AFTER_MS)
+        self._has_looked = True
         if now_ms - self._alive_ms >= self._alive_s * SECOND_MS:
             self._alive_ms = now_ms
             for job_id, attempt in imported.running:
                 self._sink.put(self._alive(job_id, attempt, now_ms))
         return Polled(len(new), len(by_name), sum(len(lines) for lines in imported.bad.values()), len(held))
 
+    def _since_s(self, now_ms: int) -> int:
+        """Return how far back accounting is asked for: farther where nothing was told for longer, as we were away."""
+        last_ms = self._memory.last_ms()
+        away_s = 0 if last_ms is None else (now_ms - last_ms) // SECOND_MS
+        if away_s < self._look_back_s:
+            return self._look_back_s
+        return self._look_back_s + min(away_s, FORGOTTEN_AFTER_MS // SECOND_MS)
+
     def _may_change(self, name: tuple[str, str], event: Event, imported: Imported, now_ms: int) -> bool:
-        """Return whether this is an end so late that the next look may know more of it: of its node, or of its steps.
+        """Return whether this is an end so new that the next look may know more of it: of its node, or of its steps.
 
         By our own clock since it was seen, so that a controller whose clock is ahead holds nothing up for long.
         """
@@ -115,7 +127,9 @@ class SlurmBridge:
         if event.data.reason != _NODE_FAILED and (event.data.job_id, event.data.attempt) not in imported.unsettled:
             return False
         seen_ms = self._first_seen.get(name, now_ms)
-        return now_ms - event.time_ms < SETTLE_MS and now_ms - seen_ms < SETTLE_MS
+        # What is heard of late, since accounting is behind, may change as well; but not what a first look finds.
+        is_fresh = self._has_looked or now_ms - event.time_ms < SETTLE_MS
+        return is_fresh and now_ms - seen_ms < SETTLE_MS
 
     def _alive(self, job_id: str, attempt: int, at_ms: int) -> Event:
         """Return a sign of life, by the controller's word."""

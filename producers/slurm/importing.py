@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, tzinfo
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from faultlens.codec import Event
 from producers.slurm.accounting import Accounting, read_accounting
 from producers.slurm.cluster import Limits, read_limits, read_nodes
 from producers.slurm.controller import KnownJobs, read_known_jobs
-from producers.slurm.history import History, jobs_of
+from producers.slurm.history import History, jobs_of, places_of
 from producers.slurm.job_events import Names, in_order, job_events
 from producers.slurm.node_events import node_events, restarts_show
 from producers.slurm.outages import Outages, read_outages
 from producers.slurm.outcomes import ended
+from producers.slurm.places import Key, Place
 from producers.slurm.states import RUNNING
 from producers.slurm.surroundings import Surroundings
 from producers.slurm.tables import BadLine
@@ -56,7 +58,8 @@ class Imported(NamedTuple):
     """The events in the order of their arrival, what was left out, and what should be said about the export.
 
     `running`: the attempts (job id, number) that the controller says are running; `unsettled`: those of
-    which accounting has not heard yet, or not of the end of each step, whatever is said of the attempt.
+    which accounting has not heard yet, or not of the end of each step, whatever is said of the attempt; `places`: what
+    has to be remembered of runs, since the earlier ones of their jobs are not shown for ever.
     """
 
     events: list[Event]
@@ -65,10 +68,19 @@ class Imported(NamedTuple):
     warnings: list[str]
     running: list[tuple[str, int]] = []
     unsettled: frozenset[tuple[str, int]] = frozenset()
+    places: Mapping[Key, Place] = MappingProxyType({})
 
 
-def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) -> Imported:
+def import_slurm(
+    export: Export,
+    names: Names,
+    *,
+    zone: tzinfo | None = None,
+    places: Mapping[Key, Place] = MappingProxyType({}),
+) -> Imported:
     """Return everything an export tells. `zone`: that of its text times; UTC is assumed, with a warning, without one.
+
+    `places`: what was to be remembered of earlier exports.
 
     Raises `TableError` when a file is no table that can be read.
     """
@@ -77,13 +89,12 @@ def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) ->
     outages = read_outages(export.events, times, clusters=accounting.clusters) if export.events is not None else None
     known = read_known_jobs(export.jobs, times) if export.jobs is not None else None
     limits = read_limits(export.config) if export.config is not None else Limits()
-    nodes = read_nodes(export.nodes, times) if export.nodes is not None else {}
-    history = jobs_of(accounting.runs, known.jobs if known else (), keeps_bit_7=accounting.keeps_bit_7)
+    history = jobs_of(accounting.runs, known.jobs if known else (), keeps_bit_7=accounting.keeps_bit_7, places=places)
     around = Surroundings(
         history.jobs,
         outages.outages if outages is not None else None,
         limits=limits,
-        nodes=nodes,
+        nodes=read_nodes(export.nodes, times) if export.nodes is not None else {},
         has_steps=accounting.has_steps,
     )
     read = _Read(accounting, outages, known, history, around, times)
@@ -108,6 +119,7 @@ def import_slurm(export: Export, names: Names, *, zone: tzinfo | None = None) ->
             for attempt in job.attempts
             if attempt.last.is_unsettled
         ),
+        places=places_of(history.jobs),
     )
 
 

@@ -49,7 +49,7 @@ class Names(NamedTuple):
 def job_events(job: Job, names: Names, around: Surroundings) -> Iterator[Event]:
     """Yield everything that is known of a job, each event as a live bridge would have sent it."""
     teller = _Teller(job, names, around)
-    yield teller.say(teller.submitted(), job.first.submit_ms, 0)
+    yield teller.say(teller.submitted(), job.submitted_ms, 0)
     for attempt in job.attempts:
         yield from teller.attempt(attempt)
 
@@ -66,7 +66,7 @@ class _Teller:
     def say(self, data: Data, at_ms: int, *parts: str | int) -> Event:
         """Return the event; accounting tells of it when it happens."""
         kind = type(data).__name__
-        key = stable_id("slurm", self._names.cluster, kind, self._id, self._job.first.submit_ms, *parts)
+        key = stable_id("slurm", self._names.cluster, kind, self._id, self._job.submitted_ms, *parts)
         return event_of(data, source=SOURCE, id_=key, time_ms=at_ms, recorded_ms=at_ms)
 
     def submitted(self) -> JobSubmitted:
@@ -154,7 +154,7 @@ class _Teller:
             tuple(slot for slot in self._slots(attempt, before) if slot.node in {self._names.of(n) for n in gone}),
             reason=f"{before.state.name}: {reasons}" if reasons else before.state.name,
         )
-        return self.say(data, at_ms, attempt.number, before.line)
+        return self.say(data, at_ms, attempt.number, at_ms)
 
     def _ended(self, attempt: Attempt, end: Ended) -> JobEnded:
         clean = end.outcome == "succeeded"

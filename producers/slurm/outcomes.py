@@ -43,8 +43,8 @@ def _failed(_attempt: Attempt, run: Run, end_ms: int, _around: Surroundings) -> 
 
 
 def _node_failed(_attempt: Attempt, run: Run, end_ms: int, around: Surroundings) -> Ended:
-    """A node that never came up has no step to show."""
-    return Ended("never_started" if around.has_steps and not run.steps else "failed", end_ms)
+    """A node that never came up has no step to show; of a run that accounting has not heard of nobody knows them."""
+    return Ended("never_started" if around.has_steps and run.recorded and not run.steps else "failed", end_ms)
 
 
 def _cancelled(attempt: Attempt, run: Run, end_ms: int, around: Surroundings) -> Ended:

@@ -96,8 +96,8 @@ def _of_nodes(job: Job, attempt: Attempt, end: Ended, around: Surroundings) -> I
     out = around.outages_at([*run.nodes, *sorted(mates)], end.end_ms)
     hung = around.waited_for_prolog(run)
     yield from dict.fromkeys(_line_of(stretch, hung=hung) for stretch in out)
-    if out or not around.knows_outages:
-        return
+    if out or not around.knows_outages or not run.recorded:
+        return  # accounting that has not heard of the run has not heard of the node either
     if end.outcome == "never_started":
         yield f"ended before any step was launched, and {compress(run.nodes)} was not taken out"
     vanished = [s for s in run.vanished_steps if (s.end_ms or 0) <= end.end_ms + TOGETHER_MS]

@@ -109,14 +109,14 @@ def test_a_controller_whose_clock_is_ahead_holds_no_end_up_for_long(memory: Reme
 
 def test_what_grows_between_two_looks_is_told_once_and_all_of_it(memory: Remembered) -> None:
     asked, kept = [], Kept()
-    exports = [export(40), export(150), export(), export()]
+    exports = [export(40), export(150), export(), export(), export()]
 
     def ask(since: str) -> Export:
         asked.append(since)
         return exports.pop(0)
 
     bridge = SlurmBridge(ask, NAMES, kept, memory, look_back_s=3_600)
-    counts = [bridge.poll(NOW_MS).told for _ in range(4)]
+    counts = [bridge.poll(NOW_MS + late_s * 1_000).told for late_s in (0, 20, 40, 60, 80)]
     names = [(event.source, event.id) for event in kept.events]
     assert len(set(names)) == len(names)
     assert {(event.source, event.id) for event in import_slurm(export(), NAMES).events} <= set(names)
@@ -170,6 +170,7 @@ class Counting:
     def __init__(self, memory: Remembered) -> None:
         self._memory = memory
         self.known = memory.known
+        self.last_ms = memory.last_ms
         self.forget = memory.forget
         self.written: list[int] = []
 
@@ -215,6 +216,9 @@ class NoMemory:
 
     def forget(self, before_ms: int) -> None:
         return
+
+    def last_ms(self) -> int | None:
+        return None
 
 
 def test_a_place_that_cannot_be_written_is_the_world_s_failure(tmp_path: Path) -> None:
