@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from faultlens.clock import DAY_MS
 from producers.kubernetes.devices import Offer
 from producers.kubernetes.early import Early
 from producers.kubernetes.model import Job
@@ -16,6 +17,9 @@ from producers.kubernetes.nodes import Seen
 from producers.kubernetes.objects import Metadata, Pod, Work, WorkStatus
 from producers.kubernetes.owners import PODS_EACH
 from producers.kubernetes.takings import Taking
+
+# A name that was not seen for so long does not come back: it is a new job's.
+NAMES_KEPT_MS: Final = 14 * DAY_MS
 
 
 class PodSeen(Struct, frozen=True, kw_only=True):
@@ -31,10 +35,19 @@ class PodSeen(Struct, frozen=True, kw_only=True):
 
 
 class Named(Struct, frozen=True):
-    """The job that a name stands for, and when that was last seen."""
+    """The job that a name stands for, and when that was last seen, to half of the time that it is kept for."""
 
     uid: str
     seen_ms: int
+
+
+def aged(names: Mapping[str, Named], jobs: Container[str], now_ms: int) -> Iterator[tuple[str, Named | None]]:
+    """Yield the names that were not looked at for long: of jobs that are there still as seen now, of others as gone."""
+    for name, named in names.items():
+        if now_ms - named.seen_ms > NAMES_KEPT_MS // 2 and named.uid in jobs:
+            yield name, Named(named.uid, now_ms)
+        elif now_ms - named.seen_ms > NAMES_KEPT_MS:
+            yield name, None
 
 
 KINDS: Final[dict[str, type[Any]]] = {

@@ -192,6 +192,7 @@ class PodStatus(Part, frozen=True):
     start_time: datetime | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
     resource_claim_statuses: tuple[ClaimName, ...] | None = None
 
 

@@ -120,7 +120,7 @@ def _run(
     scheduled = condition(pod.status.conditions, "PodScheduled")
     is_placed = pod.spec.node_name is not None
     placed_ms = scheduled.since_ms if scheduled is not None and scheduled.status == "True" else None
-    started = None if status is None else _started(status)
+    started, before = None if status is None else _started(status), pod.status.init_container_statuses or ()
     return Run(
         key=f"{meta.uid}/{container.name}",
         pod=meta.uid,
@@ -133,7 +133,7 @@ def _run(
         started_ms=_ms(started),
         ending=ending_of(pod, status),
         previous=_previous(pod, status),
-        trouble=_trouble(status),
+        trouble=next((told for one in (status, *before) if (told := _trouble(one)) is not None), None),
         image=_digest(status),
         rank=rank,
     )
@@ -166,23 +166,41 @@ def ending_of(pod: Pod, status: ContainerStatus | None) -> Ending | None:
     What evicted a pod comes before what its containers made of it.
     """
     done = _terminated(status)
-    disrupted = condition(pod.status.conditions, "DisruptionTarget")
-    if disrupted is not None and disrupted.status == "True" and pod.status.phase != "Succeeded":
-        at_ms = disrupted.since_ms or pod.metadata.created_ms
-        reason = disrupted.reason or "DisruptionTarget"
-        # The kubelet's own word for it is the more special one: Evicted, Preempting, NodeShutdown.
-        if reason == "TerminationByKubelet" and pod.status.reason:
-            reason = pod.status.reason
-        return _ending(reason, at_ms, done, pod.status.message or disrupted.message)
+    evicted = eviction_of(pod, done)
+    if evicted is not None and not _may_stay(pod, status):
+        return evicted
     if pod.status.phase == "Failed" and pod.status.reason:
         finished_ms = _ms(done.finished_at) if done is not None else None
         return _ending(pod.status.reason, finished_ms or _failed_ms(pod), done, pod.status.message)
     if done is not None:
         return _of_container(pod, done)
+    prepared = _failed_before(pod) if pod.status.phase == "Failed" else None
+    if prepared is not None:
+        return _of_container(pod, prepared)
     if pod.status.phase in ("Failed", "Succeeded"):
         outcome: Outcome = "succeeded" if pod.status.phase == "Succeeded" else "failed"
         return Ending(outcome=outcome, at_ms=_failed_ms(pod), reason=pod.status.reason)
     return None
+
+
+def eviction_of(pod: Pod, done: Terminated | None = None) -> Ending | None:
+    """Return how the pod ends by what evicted or preempted it; None: nothing did."""
+    disrupted = condition(pod.status.conditions, "DisruptionTarget")
+    if disrupted is None or disrupted.status != "True" or pod.status.phase == "Succeeded":
+        return None
+    at_ms = disrupted.since_ms or pod.metadata.created_ms
+    reason = disrupted.reason or "DisruptionTarget"
+    # The kubelet's own word for it is the more special one: Evicted, Preempting, NodeShutdown.
+    if reason == "TerminationByKubelet" and pod.status.reason:
+        reason = pod.status.reason
+    return _ending(reason, at_ms, done, pod.status.message or disrupted.message)
+
+
+def _may_stay(pod: Pod, status: ContainerStatus | None) -> bool:
+    """Return whether a pod is only meant to be evicted: the condition comes first, and is taken back (after two
+    minutes) where the pod is not deleted then."""
+    runs = status is not None and status.state is not None and status.state.running is not None
+    return runs and pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
 
 
 def _terminated(status: ContainerStatus | None) -> Terminated | None:
@@ -194,6 +212,13 @@ def _terminated(status: ContainerStatus | None) -> Terminated | None:
     if status.state.waiting is not None and status.last_state is not None:
         return status.last_state.terminated
     return None
+
+
+def _failed_before(pod: Pod) -> Terminated | None:
+    """Return how the first of the pod's init containers failed; None: none did."""
+    ends = [_terminated(status) for status in pod.status.init_container_statuses or ()]
+    failed = [end for end in ends if end is not None and end.exit_code]
+    return min(failed, key=lambda end: _ms(end.finished_at) or 0, default=None)
 
 
 def _previous(pod: Pod, status: ContainerStatus | None) -> Ending | None:

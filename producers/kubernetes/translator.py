@@ -9,14 +9,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from faultlens.clock import DAY_MS, SECOND_MS
+from faultlens.clock import SECOND_MS
 from faultlens.codec import Event
 from producers.kubernetes import attempts, devices, nodes, takings
 from producers.kubernetes.asking import Asked, asked_for
 from producers.kubernetes.device_objects import Claim, Slice, TaintRule
 from producers.kubernetes.devices import DeviceTeller, Offer
 from producers.kubernetes.early import has_ended, waiting
-from producers.kubernetes.memory import KINDS, Named, PodSeen, lean_pod, lean_work
+from producers.kubernetes.memory import KINDS, Named, PodSeen, aged, lean_pod, lean_work
 from producers.kubernetes.model import Job, Step, worker_of
 from producers.kubernetes.nodes import NodeTeller, Seen
 from producers.kubernetes.objects import Metadata, Node, Notice, Pod, Work, condition
@@ -30,15 +30,13 @@ from producers.kubernetes.owners import (
     owner_of,
     pods_each,
 )
-from producers.kubernetes.runs import Ending, claims_of, gpus_of, holds_accelerators, runs_of
+from producers.kubernetes.runs import Ending, claims_of, eviction_of, gpus_of, holds_accelerators, runs_of
 from producers.kubernetes.takings import Taking
 from producers.kubernetes.telling import ALIVE_EVERY_S, JobTeller, Names
 from producers.kubernetes.words import load_words
 from producers.launcher.redaction import redacted
 
 MESSAGE_CHARS: Final = 1_000
-# A name that was not seen for so long does not come back: it is a new job's.
-_NAMES_KEPT_MS: Final = 14 * DAY_MS
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -130,6 +128,8 @@ class Translator:
             if due is not None and now_ms >= due:
                 events += self._stepped(uid, attempts.settled(job, now_ms))
             events += self._alive(uid, now_ms)
+        for name, named in list(aged(self.memory["name"], self.memory["job"], now_ms)):
+            self._put("name", name, named)
         with_agent = {pod.node for pod in self.memory["pod"].values() if pod.is_agent}
         for name, node in list(self.memory["node"].items()):
             if node.is_due(now_ms) and node.ready != "Unknown" and name not in with_agent:
@@ -206,7 +206,7 @@ class Translator:
         """Return a new job, named after its owner, or by its uid where the name was another's before."""
         name = f"{owner.namespace}/{owner.name}"
         named: Named | None = self.memory["name"].get(name)
-        is_free = named is None or named.uid == owner.uid or now_ms - named.seen_ms > _NAMES_KEPT_MS
+        is_free = named is None or named.uid == owner.uid
         job = Job(owner=owner, job_id=name if is_free else owner.uid)
         if is_free:
             self._put("name", name, Named(owner.uid, now_ms))
@@ -270,7 +270,8 @@ class Translator:
         if job is None:
             return
         asked_ms = pod.metadata.delete_asked_ms if pod is not None else None
-        ending = Ending(outcome="cancelled", at_ms=asked_ms or now_ms, reason="PodDeleted", torn_down=True)
+        told = eviction_of(pod) if pod is not None else None
+        ending = told or Ending(outcome="cancelled", at_ms=asked_ms or now_ms, reason="PodDeleted", torn_down=True)
         if job.owner.kind == "Pod":
             job = replace(job, gone_ms=ending.at_ms)
         yield from self._stepped(job.owner.uid, attempts.without_pod(job, uid, ending, now_ms))

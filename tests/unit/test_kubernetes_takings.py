@@ -27,7 +27,7 @@ def emptied(command: str | None, second: float, *, cordoned: bool = True) -> Any
 
 def gone(reason: str, second: float, **more: Any) -> Any:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": at(second)}
-    return pod(phase="Running", conditions=[condition], **status(running()), **more)
+    return pod(phase="Running", conditions=[condition], deleted=second, **status(running()), **more)
 
 
 def running_job() -> Lab:
