@@ -41,6 +41,7 @@ class KubernetesBridge:
         self._sink = sink
         self._now_ms = now_ms
         self._versions: dict[str, str] = {}
+        self._lost: set[str] = set()
         self.told = 0
 
     async def run(self, cluster: Cluster, versions: dict[str, str], stop: Flag) -> None:
@@ -87,7 +88,7 @@ class KubernetesBridge:
             while not queue.empty():
                 self._take(queue.get_nowait())
             if self._now_ms() - began_ms >= CATCH_UP_MS:
-                self._put(self._translator.on_time(self._now_ms()))
+                self._put(self._translator.on_time(self._now_ms(), blind=self._lost))
             self._save()
             for task in following:
                 if task.done():
@@ -101,6 +102,10 @@ class KubernetesBridge:
             self._put(self._translator.deleted(change.thing, now_ms))
         elif change.what == "listed":
             self._put(self._translator.swept(change.resource.kind, change.thing, now_ms))
+        if change.what == "lost":
+            self._lost.add(change.resource.kind)
+        else:
+            self._lost.discard(change.resource.kind)
         if change.version:
             self._versions[change.resource.kind] = change.version
 

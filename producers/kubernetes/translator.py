@@ -119,8 +119,9 @@ class Translator:
         for uid in [uid for uid in self.memory[kind] if uid not in there]:
             self._put(kind, uid, None)
 
-    def on_time(self, now_ms: int) -> list[Event]:
-        """Return what is due: ends that were waited for, signs of life, reports of nodes without an agent."""
+    def on_time(self, now_ms: int, *, blind: Collection[str] = ()) -> list[Event]:
+        """Return what is due: ends that were waited for, signs of life, reports of nodes without an agent. Of nodes to
+        which the bridge is `blind` there are none: they may be gone."""
         early = sorted((early.pod for early in self.memory["early"].values()), key=has_ended)
         events = [event for pod in early for event in self._pod(pod, now_ms)]
         for uid, job in list(self.memory["job"].items()):
@@ -131,7 +132,7 @@ class Translator:
         for name, named in list(aged(self.memory["name"], self.memory["job"], now_ms)):
             self._put("name", name, named)
         with_agent = {pod.node for pod in self.memory["pod"].values() if pod.is_agent}
-        for name, node in list(self.memory["node"].items()):
+        for name, node in list(self.memory["node"].items() if "Node" not in blind else ()):
             if node.is_due(now_ms) and node.ready != "Unknown" and name not in with_agent:
                 self._put("node", name, replace(node, reported_ms=now_ms, is_news=False))
                 events.append(NodeTeller(node, self._names).report(now_ms))

@@ -61,10 +61,13 @@ RESOURCES: Final = (
 
 
 class Change(NamedTuple):
-    """What a watch brought: an object as it is now, or was last; or all uids of a list; or only how far it has come."""
+    """What a watch brought: an object as it is now, or was last; or all uids of a list; or only how far it has come.
+
+    `heard`: the server answers; `lost`: it does not.
+    """
 
     resource: Resource
-    what: Literal["seen", "deleted", "listed", "marked"]
+    what: Literal["seen", "deleted", "listed", "marked", "heard", "lost"]
     thing: Any
     version: str | None
 
@@ -169,7 +172,7 @@ class Cluster:
                 async for change in self._watched(resource, version):
                     version = change.version or version
                     await put(change)
-                    wait_s = FIRST_WAIT_S
+                    wait_s = wait_s if change.what == "heard" else FIRST_WAIT_S
                 if version == before:
                     await asyncio.sleep(FIRST_WAIT_S)  # a server that ends watches at once is not asked all the time
             except _GoneError:
@@ -177,6 +180,7 @@ class Cluster:
                 version = None
             except (aiohttp.ClientError, ApiException, TimeoutError, OSError, msgspec.DecodeError) as error:
                 _log.warning("Kubernetes could not be watched", kind=resource.kind, error=str(error)[:300])
+                await put(Change(resource, "lost", None, None))
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
@@ -219,6 +223,7 @@ class Cluster:
         async with answer:
             if answer.status != 200:
                 _refuse(answer.status, await answer.read())
+            yield Change(resource, "heard", None, None)
             async for raw in _lines(answer.content):
                 line = _read_line(raw)
                 if line.type == "ERROR":
