@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from faultlens.codec import Event
 from faultlens.events import Check
+from producers.agent.probe import MESSAGE_CHARS
 from producers.kernel_log.folding import Folder
 from producers.kernel_log.lines import kmsg_record
 from producers.kernel_log.scanning import Scanner, Seen
+from producers.kernel_log.stamps import LogClock
 
 KMSG: Final = Path("/dev/kmsg")
 # The kernel's own limit of a record (CONSOLE_EXT_LOG_MAX); a smaller buffer is refused.
@@ -92,6 +94,11 @@ class KernelWatch:
         self.behind = False
         self._error: str | None = None
         self._told_overwritten = 0
+        self._not_understood: list[str] = []
+
+    def set_boot(self, boot_ms: int) -> None:
+        """Take this for when the machine booted, from the next record on: its clock was set."""
+        self._scanner.set_clock(LogClock(boot_ms))
 
     def poll(self, now_ms: int) -> list[Event]:
         """Return the faults that the log tells of since the last call, and the counts of those that repeated."""
@@ -100,23 +107,29 @@ class KernelWatch:
         try:
             for record in islice(self._source.records(), AT_ONCE):
                 taken += 1
-                seen = self._taken(record)
-                if seen is not None:
-                    events += self._folder.take(seen)
+                events += self._told(record)
             self._error = None
         except OSError as error:
             self._error = f"cannot be read: {error.strerror or error}"
         self.behind = taken == AT_ONCE
         return events + self._folder.due(now_ms)
 
+    def _told(self, raw: str) -> list[Event]:
+        """Return what a record is told as; one that we stumble over keeps none of the others from being read."""
+        try:
+            seen = self._taken(raw)
+            return [] if seen is None else list(self._folder.take(seen))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the log has to be read on
+            self._not_understood = [*self._not_understood[-1:], f"{type(error).__name__}: {error}"]
+            return []
+
     def _taken(self, raw: str) -> Seen | None:
         """Return what a record tells of that was not read yet."""
         record = kmsg_record(raw)
         if record is None or record.sequence <= self.cursor.sequence:
             return None
-        seen = self._scanner.take(record.line)
         self.cursor = Cursor(self.cursor.boot_id, record.sequence)
-        return seen
+        return self._scanner.take(record.line)
 
     def rest(self) -> list[Event]:
         """Return the counts that were not told yet: the agent ends here."""
@@ -126,6 +139,10 @@ class KernelWatch:
         """Return whether the log is read: without it nothing but the vendor's tools tells of faults."""
         if self._error is not None:
             return Check("kernel_log", "kernel", "error", message=self._error)
+        if self._not_understood:
+            told = f"a record could not be understood: {self._not_understood.pop()}"
+            self._not_understood.clear()
+            return Check("kernel_log", "kernel", "error", message=told[:MESSAGE_CHARS])
         lost = self._source.overwritten - self._told_overwritten
         self._told_overwritten = self._source.overwritten
         if lost:

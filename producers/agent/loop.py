@@ -12,6 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from faultlens.catalogue import load_catalogue
+from faultlens.clock import MINUTE_MS
 from faultlens.codec import Event
 from faultlens.errors import WorldError
 from faultlens.events import Check
@@ -30,6 +31,8 @@ from producers.kernel_log.scanning import Scanner
 from producers.kernel_log.stamps import LogClock
 
 KERNEL_EVERY_S: Final = 0.5
+# A clock that is this far from where it was has been set; less than that is its drift.
+CLOCK_SET_MS: Final = MINUTE_MS
 _log: Final = structlog.get_logger("faultlens.agent")
 
 
@@ -125,11 +128,21 @@ class Agent:
                 stop.wait(KERNEL_EVERY_S)
 
     def _read_kernel(self) -> None:
-        before = self._kernel.cursor
-        self._tell(self._kernel.poll(self._now_ms()))
+        before, now_ms = self._kernel.cursor, self._now_ms()
+        self._reckon_boot(now_ms)
+        self._tell(self._kernel.poll(now_ms))
         if self._kernel.cursor != before:
             # Only now: what is told twice has the same id, what is never told is lost.
             self._save()
+
+    def _reckon_boot(self, now_ms: int) -> None:
+        """Reckon anew when the host booted if its clock was set since: many boot with a wrong one."""
+        boot_ms = _boot_ms(now_ms)
+        with self._lock:
+            if abs(boot_ms - self._memory.boot_ms) < CLOCK_SET_MS:
+                return
+            self._memory = replace(self._memory, boot_ms=boot_ms)
+        self._kernel.set_boot(boot_ms)
 
     def _tell(self, events: list[Event]) -> None:
         for event in events:
@@ -153,8 +166,7 @@ class Agent:
     def _started(self) -> Memory:
         now_ms = self._now_ms()
         memory = load_memory(self._path)
-        boot_ms = now_ms - round(monotonic() * 1_000)
-        return started(memory, now_ms, boot_id=boot_id_of_this_host(), boot_ms=boot_ms)
+        return started(memory, now_ms, boot_id=boot_id_of_this_host(), boot_ms=_boot_ms(now_ms))
 
     def _own_check(self) -> Check:
         """Return how the agent is. Its own trouble is told, and takes no node out of work."""
@@ -172,3 +184,7 @@ class Agent:
                 save_memory(self._path, memory)
             except WorldError as error:
                 _log.warning("the agent's memory could not be saved", error=str(error))
+
+
+def _boot_ms(now_ms: int) -> int:
+    return now_ms - round(monotonic() * 1_000)

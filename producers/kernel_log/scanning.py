@@ -88,6 +88,10 @@ class Scanner:
         self.unstamped = 0
         self.without_zone = 0
 
+    def set_clock(self, clock: LogClock) -> None:
+        """Read the stamps of what comes by another clock: the machine's was set."""
+        self._clock = clock
+
     def feed(self, raw: str) -> Seen | None:
         """Return the fault that a line tells of. Raises `UsageError` when its time cannot be made out."""
         line = split_line(raw)

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -17,9 +18,9 @@ from producers.agent.configuration import Configuration
 from producers.agent.kernel import AT_ONCE, KMSG, Cursor, KernelWatch, KmsgDevice, Source
 from producers.agent.loop import Agent
 from producers.kernel_log.folding import FOLD_MS, Folder, Node
-from producers.kernel_log.lines import kmsg_record
+from producers.kernel_log.lines import Line, kmsg_record
 from producers.kernel_log.patterns import load_patterns
-from producers.kernel_log.scanning import Scanner
+from producers.kernel_log.scanning import Scanner, Seen
 from producers.kernel_log.stamps import LogClock
 
 BOOT_MS = 1_795_000_000_000
@@ -207,3 +208,43 @@ def test_a_device_that_is_not_there_is_an_error_each_time(tmp_path: Path) -> Non
     for _ in range(2):
         watching.poll(BOOT_MS)
         assert watching.check().status == "error"
+
+
+def test_a_record_that_we_stumble_over_is_told_as_an_error_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    watching = watch(Recorded([record(8, "stumble"), record(9, XID.format(code=31), 10.0)]))
+    take = Scanner.take
+
+    def stumbles(scanner: Scanner, line: Line) -> Seen | None:
+        if line.text == "stumble":
+            raise IndexError("over it")
+        return take(scanner, line)
+
+    monkeypatch.setattr(Scanner, "take", stumbles)
+    assert faults(watching.poll(BOOT_MS)) == [("31", 1, "b1")]
+    checks = [watching.check(), watching.check()]
+    assert [check.status for check in checks] == ["error", "pass"]
+    assert checks[0].message == "a record could not be understood: IndexError: over it"
+
+
+def test_faults_have_their_moment_by_the_clock_as_it_is_after_it_was_set(tmp_path: Path) -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.events: list[Event] = []
+
+        def put(self, event: Event) -> None:
+            self.events.append(event)
+
+        def trouble(self) -> str | None:
+            return None
+
+    kept, log = Kept(), tmp_path / "kmsg"
+    settings = Configuration(cluster="c1", node="n1", role="cpu", state=tmp_path / "state", kernel_log=log)
+    hour_ms = 3_600_000
+    late = [0]
+    agent = Agent(settings, kept, version="1", now_ms=lambda: wall_ms() - late[0])
+    for late[0], sequence in ((0, 1), (hour_ms, 2), (0, 3)):
+        log.write_text(record(sequence, XID.format(code=79 - sequence), monotonic()), "utf-8")
+        agent._kernel._source = KmsgDevice(log)
+        agent._read_kernel()
+    times = [event.time_ms - wall_ms() for event in kept.events if isinstance(event.data, NodeFault)]
+    assert [round(time / hour_ms, 2) for time in times] == [0, -1, 0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -59,14 +61,33 @@ def test_a_mount_that_does_not_answer_is_named_while_the_others_do() -> None:
     def ask(path: str) -> None:
         if path == "/scratch":
             hangs.wait()
+        if path == "/private":
+            raise PermissionError(errno.EACCES, "Permission denied")
         if path == "/gone":
-            raise OSError("stale file handle")
+            raise OSError(errno.ESTALE, "Stale file handle")
 
-    assert storage.unanswered(["/home", "/scratch", "/gone"], ask, 0.2) == ["/scratch"]
+    paths = ["/home", "/scratch", "/gone", "/private"]
+    assert storage.unwell(paths, ask, 0.2) == (["/scratch"], {"/gone": "Stale file handle"})
     hangs.set()
-    assert told(storage.judge_mounts([], ["/scratch"])) == ("timeout", "mount_hung")
-    assert told(storage.judge_mounts(["/scratch"], [])) == ("fail", "not_mounted")
-    assert told(storage.judge_mounts([], [])) == ("pass", None)
+    assert told(storage.judge_mounts([], ["/scratch"], {})) == ("timeout", "mount_hung")
+    assert told(storage.judge_mounts(["/scratch"], [], {})) == ("fail", "not_mounted")
+    assert told(storage.judge_mounts([], [], {})) == ("pass", None)
+
+
+def test_a_mount_whose_server_is_gone_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(path: str) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    monkeypatch.setattr(os, "statvfs", stale)
+    table = tmp_path / "mounts"
+    for line, expected, found in (
+        ("server:/home /home nfs4 rw 0 0", [], ("fail", "stale")),
+        ("store /data fuse.juicefs rw 0 0", ["/data"], ("fail", "stale")),
+        ("ann@laptop: /home/ann/laptop fuse.sshfs rw 0 0", [], ("pass", None)),
+    ):
+        table.write_text(f"{line}\n", "utf-8")
+        [check] = storage.look_at_mounts(expected, table)
+        assert told(check) == found
 
 
 def test_an_expected_mount_that_is_not_in_the_table_fails(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
-"""Disks and mounts: full, read-only, or hanging."""
+"""Disks and mounts: full, read-only, stale, or hanging."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import Final, NamedTuple
 
 from faultlens.events import Check
 from producers.agent.probe import MissingError
@@ -21,6 +22,10 @@ FULL: Final = 0.98
 NEARLY_FULL: Final = 0.92
 # A mount has so long to answer, well within the probe's own deadline, so that the one that hangs is named.
 ANSWER_S: Final = 5.0
+# What a mount answers whose server, disk or daemon is gone.
+STALE: Final = frozenset(
+    {errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ESHUTDOWN, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ENODEV}
+)
 
 
 @dataclass(frozen=True)
@@ -71,13 +76,22 @@ def look_at_mounts(expected: Sequence[str], table: Path = MOUNTS, answer_s: floa
     mounted = parse_mounts(table.read_text(encoding="utf-8", errors="surrogateescape"))
     absent = [path for path in expected if path not in mounted]
     asked = [path for path, kind in mounted.items() if is_networked(kind) or path in expected]
-    return [judge_mounts(absent, unanswered(asked, os.statvfs, answer_s))]
+    hung, stale = unwell(asked, os.statvfs, answer_s)
+    # Any user may have mounted something by FUSE, and left it.
+    ours = {path: why for path, why in stale.items() if path in expected or not mounted[path].startswith("fuse.")}
+    return [judge_mounts(absent, hung, ours)]
 
 
-def judge_mounts(absent: Sequence[str], hung: Sequence[str]) -> Check:
-    """Return the check of mounts: one that hangs is worse than one that is not there, since jobs hang on it too."""
+def judge_mounts(absent: Sequence[str], hung: Sequence[str], stale: Mapping[str, str]) -> Check:
+    """Return the check of mounts: one that hangs is worse than one that is not there, since jobs hang on it too.
+
+    `stale`: those that only answer with an error, and which.
+    """
     if hung:
         return Check("mounts", "storage", "timeout", None, "mount_hung", f"no answer: {', '.join(hung)}")
+    if stale:
+        told = ", ".join(f"{path} ({why})" for path, why in stale.items())
+        return Check("mounts", "storage", "fail", None, "stale", f"mounted, and of no use: {told}")
     if absent:
         return Check("mounts", "storage", "fail", None, "not_mounted", f"not mounted: {', '.join(absent)}")
     return Check("mounts", "storage", "pass")
@@ -104,19 +118,30 @@ def _unescaped(path: str) -> str:
     return path
 
 
-def unanswered(paths: Sequence[str], ask: Callable[[str], object], answer_s: float) -> list[str]:
-    """Return the paths that do not answer in time; an error is an answer. Those that hang are left to hang."""
-    threads = [Thread(target=_asked, args=(ask, path), daemon=True) for path in paths]
+class Unwell(NamedTuple):
+    """The paths that do not answer in time, and those that answer that what is behind them is gone, with its words."""
+
+    hung: list[str]
+    stale: dict[str, str]
+
+
+def unwell(paths: Sequence[str], ask: Callable[[str], object], answer_s: float) -> Unwell:
+    """Return the paths that are not well; that one is not there or forbidden is an answer. Those that hang are left to
+    hang."""
+    stale: dict[str, str] = {}
+    threads = [Thread(target=_asked, args=(ask, path, stale), daemon=True) for path in paths]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(answer_s)
         answer_s = answer_s if not thread.is_alive() else 0.1
-    return [path for path, thread in zip(paths, threads, strict=True) if thread.is_alive()]
+    hung = [path for path, thread in zip(paths, threads, strict=True) if thread.is_alive()]
+    return Unwell(hung, {path: stale[path] for path in paths if path in stale})
 
 
-def _asked(ask: Callable[[str], object], path: str) -> None:
+def _asked(ask: Callable[[str], object], path: str, stale: dict[str, str]) -> None:
     try:
         ask(path)
-    except OSError:
-        return
+    except OSError as error:
+        if error.errno in STALE:
+            stale[path] = error.strerror or str(error)
