@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -92,6 +92,7 @@ def jobs_of(
     """
     distinct = _distinct(runs)
     matched = {(k.job_id, k.submit_ms): k for k in known}
+    restarted = {name for name, one in matched.items() if one.restarts}
     by_id: dict[str, list[Run]] = {}
     for run in distinct:
         by_id.setdefault(run.job_id, []).append(run)
@@ -104,7 +105,7 @@ def jobs_of(
         if not records:
             continue
         again = 0
-        for mine in _told_apart(sorted(records, key=_begin_ms)):
+        for mine in _told_apart(sorted(records, key=_begin_ms), restarted):
             again += 1
             place = places.get((job_id, mine[0].submit_ms)) or _first_place(job_id, again, mine[0].submit_ms)
             again = int(place.job_id.partition("~")[2] or 1)
@@ -180,22 +181,25 @@ def _run_of(known: Known) -> Run:
     )
 
 
-def _told_apart(records: Sequence[Run]) -> list[list[Run]]:
-    """Return the records by job: an id that was given out again after a reset is another job's."""
+def _told_apart(records: Sequence[Run], restarted: Container[tuple[str, int | None]]) -> list[list[Run]]:
+    """Return the records by job: an id that was given out again after a reset is another job's.
+
+    `restarted`: what the controller says of itself that it was started again; also what had ended well can be.
+    """
     groups: list[list[Run]] = []
     for run in records:
-        if groups and _same_job(groups[-1][-1], run):
+        if groups and _same_job(groups[-1][-1], run, is_again=(run.job_id, run.submit_ms) in restarted):
             groups[-1].append(run)
         else:
             groups.append([run])
     return groups
 
 
-def _same_job(earlier: Run, later: Run) -> bool:
+def _same_job(earlier: Run, later: Run, *, is_again: bool) -> bool:
     """Return whether a record is of the same job. What has not ended for accounting has, where the controller knows of
     a later run: accounting is behind."""
     is_behind = earlier.recorded and not later.recorded and earlier.state.name not in ENDED
-    if earlier.state.name not in GOES_ON and not is_behind:
+    if earlier.state.name not in GOES_ON and not is_behind and not is_again:
         return False
     pairs = ((earlier.user, later.user), (earlier.name, later.name))
     return all(one is None or other is None or one == other for one, other in pairs)

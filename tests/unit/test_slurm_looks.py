@@ -114,6 +114,24 @@ def test_a_requeue_that_accounting_has_not_heard_of_makes_no_other_job(looks: Lo
     assert [e.data.attempt for e in looks.told.events if isinstance(e.data, JobEnded)] == [1]
 
 
+def test_a_job_that_is_requeued_after_its_end_is_the_same_job_also_when_the_controller_has_forgotten_it(
+    looks: Looks,
+) -> None:
+    failed, again = run("7", "FAILED", (0, 10, 50), exit_="1:0"), run("7", "RUNNING", (80, 90, None))
+    looks.look(60, [failed], scontrol("FAILED", (0, 10, 50)))
+    looks.look(82, [failed], scontrol("PENDING", (80, None, None), restarts=1, nodes=""))
+    looks.look(100, [failed, again], scontrol("RUNNING", (80, 90, DAY_S), restarts=1))
+    ended = run("7", "COMPLETED", (80, 90, 200))
+    for at_s in (300, 2 * DAY_S + 60):
+        looks.look(at_s, [failed, ended] if at_s == 300 else [ended])
+    assert {event.subject for event in looks.told.events} == {"7"}
+    assert [(e.data.attempt, e.data.outcome) for e in looks.told.events if isinstance(e.data, JobEnded)] == [
+        (1, "failed"),
+        (2, "succeeded"),
+    ]
+    assert [e.data.attempt for e in looks.told.events if isinstance(e.data, JobAllocated)] == [1, 2]
+
+
 def test_of_a_node_s_failure_that_only_the_controller_knows_nothing_is_said_that_accounting_would_know(
     looks: Looks,
 ) -> None:
