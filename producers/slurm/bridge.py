@@ -88,7 +88,7 @@ class SlurmBridge:
     def poll(self, now_ms: int) -> Polled:
         """Look once. WorldError: Slurm does not answer; then nothing was told, and the next look tells it."""
         since = f"now-{self._since_s(now_ms)}seconds"
-        imported = import_slurm(self._ask(since), self._names, places=self._places.known())
+        imported = import_slurm(self._ask(since), self._names, places=self._places.known(), with_steps=True)
         by_name = {(event.source, event.id): event for event in imported.events}
         known = self._memory.known(list(by_name))
         unknown = [name for name in by_name if name not in known]

@@ -77,10 +77,11 @@ def import_slurm(
     *,
     zone: tzinfo | None = None,
     places: Mapping[Key, Place] = MappingProxyType({}),
+    with_steps: bool = False,
 ) -> Imported:
     """Return everything an export tells. `zone`: that of its text times; UTC is assumed, with a warning, without one.
 
-    `places`: what was to be remembered of earlier exports.
+    `places`: what was to be remembered of earlier exports; `with_steps`: there are none where none are shown.
 
     Raises `TableError` when a file is no table that can be read.
     """
@@ -95,7 +96,7 @@ def import_slurm(
         outages.outages if outages is not None else None,
         limits=limits,
         nodes=read_nodes(export.nodes, times) if export.nodes is not None else {},
-        has_steps=accounting.has_steps,
+        has_steps=with_steps or accounting.has_steps,
     )
     read = _Read(accounting, outages, known, history, around, times)
     return Imported(
@@ -113,14 +114,14 @@ def import_slurm(
             for attempt in job.attempts
             if attempt.known is not None and attempt.known.state.name in RUNNING and attempt.first.nodes
         ],
-        unsettled=frozenset(
-            (names.of(attempt.job_id), attempt.number)
-            for job in history.jobs
-            for attempt in job.attempts
-            if attempt.last.is_unsettled
-        ),
+        unsettled=_unsettled(history, names),
         places=places_of(history.jobs),
     )
+
+
+def _unsettled(history: History, names: Names) -> frozenset[tuple[str, int]]:
+    attempts = (attempt for job in history.jobs for attempt in job.attempts if attempt.last.is_unsettled)
+    return frozenset((names.of(attempt.job_id), attempt.number) for attempt in attempts)
 
 
 class _Read(NamedTuple):

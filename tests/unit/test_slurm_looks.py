@@ -176,6 +176,13 @@ def test_after_days_away_accounting_is_asked_for_all_of_them(tmp_path: Path) -> 
     assert asked == [f"now-{days * DAY_S}seconds" for days in (2, 2, 2 + 4, 2)]
 
 
+def test_a_job_that_never_started_is_told_once_also_where_no_other_job_has_steps(looks: Looks) -> None:
+    looks.look(400, [FIRST])
+    looks.look(500, [FIRST, *OTHER])
+    ends = [event.data for event in looks.told.events if isinstance(event.data, JobEnded)]
+    assert [(end.job_id, end.outcome) for end in ends] == [("7", "never_started"), ("6", "succeeded")]
+
+
 def test_places_that_are_not_seen_any_more_are_forgotten(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "runs")
     places = Places(kept)
