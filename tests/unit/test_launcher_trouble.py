@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +28,8 @@ from producers.launcher.redaction import redacted
 from producers.launcher.telling import Ending
 
 FULL = Path("/dev/full")
+# What a pipe holds on Linux (man 7 pipe).
+PIPE_BYTES = 65_536
 WHO = Identity(job_id="j", attempt=1, rank=0, ranks=1, node="n1", cluster="c1", nodes=("n1",), devices=(0,))
 
 
@@ -81,8 +86,11 @@ def test_a_reader_that_takes_its_time_gets_all_of_it_from_a_pipe_that_does_not_b
     run = "Run(['sh', '-c', 'head -c 300000 /dev/zero'], os.environ, now_ms=lambda: 0).run()"
     script = f"import os; from producers.launcher.process import Run; os.set_blocking(1, False); {run}"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
-        sleep(1.0)
         assert process.stdout is not None
+        deadline_s, waiting = monotonic() + 60, 0
+        while waiting < PIPE_BYTES and monotonic() < deadline_s:
+            (waiting,) = struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4))
+            sleep(0.01)
         assert len(process.stdout.read()) == 300_000
 
 
@@ -94,10 +102,11 @@ def test_where_no_folder_can_be_made_the_command_runs_without(monkeypatch: pytes
     assert ran("exit 3").exit_code == 3
 
 
-def test_a_folder_that_cannot_be_taken_away_changes_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_taken_away_changes_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise OSError(30, "Read-only file system")
 
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "rmdir", fails)
     assert ran("exit 3").exit_code == 3
 
