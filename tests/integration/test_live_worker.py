@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,23 @@ def test_a_worker_over_tls_takes_its_lanes_ticks_and_is_seen(kafka: Cluster, sec
         until(lambda: len(consumed(kafka, topics.NODE_EVENTS)) >= 4)
         key = next(b"n%d" % n for n in range(9) if partition_of(b"n%d" % n, 2) == 0)
         producer = ck.Producer(producer_config(Connection(kafka.bootstrap)))
-        producer.produce(topics.NODE_EVENTS, b"{", key, partition=1)
-        producer.flush(30)
+        misplaced = count()
+
+        def complained() -> bool:
+            # Of what is fetched together the first record is looked at.
+            producer.produce(topics.NODE_EVENTS, b"{%d" % next(misplaced), key, partition=1)
+            producer.flush(30)
+            return "partitions by another hash" in worker.said()
+
+        until(complained)
         until(lambda: 'reason="not_json"' in asked(port, "/metrics"))
-        until(lambda: "partitions by another hash" in worker.said())
         assert asked(port, "/healthz") == "ok\n"
         assert 'faultlens_partitions{role="node"} 6.0' in asked(port, "/metrics")
         assert worker.end() == 0, worker.said()
     assert kafka.password not in worker.said()
     ticks = [message for message in consumed(kafka, topics.NODE_EVENTS) if not message.value()]
     assert {message.partition() for message in ticks} == {0, 1}
-    assert len(consumed(kafka, topics.DEAD_LETTERS)) == 1
+    assert 1 <= len(consumed(kafka, topics.DEAD_LETTERS)) <= next(misplaced)
 
 
 def test_a_worker_that_shows_tokens_takes_its_lanes(
