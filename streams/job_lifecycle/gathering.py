@@ -48,7 +48,7 @@ def _with_label(facts: Facts, label: Label | None, by_ms: int | None) -> Facts:
 
 def _steps_after(attempt: Attempt, facts: Facts) -> dict[str, int]:
     """Return the steps after each observation; what hit the attempt in a loss is not cleared by those of the rest."""
-    hit = {slot.node for loss in attempt.losses if attempt.takes_over(loss) for slot in loss.lost}
+    hit = {slot.node for slot in attempt.taken_over}
     return {o.id: facts.steps_after.get(o.id, 0) for o in facts.observations if o.node not in hit}
 
 

@@ -266,10 +266,9 @@ class JobLifecycleProcessor:
             ]
         else:
             due = [resting.due_ms(attempt)]
-        for loss in attempt.losses:
-            if not (attempt.takes_over(loss) or loss.is_decided):
-                answered = all(slot.node in loss.answers for slot in loss.lost)
-                due.append(_final_due_ms(loss.at_ms + WINDOW_AFTER_MS, loss.sent_ms, answered=answered, now_ms=now_ms))
+        for loss in attempt.undecided:
+            answered = all(slot.node in loss.answers for slot in loss.lost)
+            due.append(_final_due_ms(loss.at_ms + WINDOW_AFTER_MS, loss.sent_ms, answered=answered, now_ms=now_ms))
         if attempt.failed and not is_settled(attempt):
             answered = not telling.unanswered(attempt)
             due.append(_final_due_ms(attempt.closes_ms, attempt.sent_ms, answered=answered, now_ms=now_ms))
@@ -300,8 +299,7 @@ def _is_overdue(attempt: Attempt, now_ms: int) -> bool:
     """Return whether a verdict on the attempt or a loss of it is not final though its window has closed."""
     if attempt.failed and not is_settled(attempt) and attempt.closes_ms <= now_ms:
         return True
-    open_losses = (loss for loss in attempt.losses if not (loss.is_decided or attempt.takes_over(loss)))
-    return any(loss.at_ms + WINDOW_AFTER_MS <= now_ms for loss in open_losses)
+    return any(loss.at_ms + WINDOW_AFTER_MS <= now_ms for loss in attempt.undecided)
 
 
 def _comes_too_late(job: JobRecord, event: Event, attempt: Attempt, now_ms: int) -> bool:

@@ -178,9 +178,14 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         return end is not None and end.outcome in FAILURES
 
     @property
-    def outlives_undecided(self) -> bool:
-        """Whether the final verdict on a loss that it survived is still to come."""
-        return any(not (loss.is_decided or self.takes_over(loss)) for loss in self.losses)
+    def undecided(self) -> tuple[Loss, ...]:
+        """The losses that it survived and of which the final verdict is still to come."""
+        return tuple(loss for loss in self.losses if not (loss.is_decided or self.takes_over(loss)))
+
+    @property
+    def taken_over(self) -> tuple[Slot, ...]:
+        """What was lost so shortly before the end that the loss counts for it."""
+        return tuple(slot for loss in self.losses if self.takes_over(loss) for slot in loss.lost)
 
     @property
     def window_ends_ms(self) -> int:
@@ -197,16 +202,15 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     @property
     def answering(self) -> dict[str, Slot]:
         """What answers for the end: what is held, and what was lost so shortly before that the loss counts for it."""
-        lost = [slot for loss in self.losses if self.takes_over(loss) for slot in loss.lost]
         slots = dict(self.slots)
-        for slot in lost:
+        for slot in self.taken_over:
             slots[slot.node] = _joined(slots.get(slot.node), slot)
         return slots
 
     @property
     def last_exits(self) -> tuple[Exit, ...]:
         """The exits that belong to the end: those of nodes that it lost and went on without do not."""
-        gone = {*self.gone} - {slot.node for loss in self.losses if self.takes_over(loss) for slot in loss.lost}
+        gone = {*self.gone} - {slot.node for slot in self.taken_over}
         return tuple(e for e in self.exits if e.node not in gone) if gone else self.exits
 
     def seats_of(self, ranks: Sequence[int]) -> tuple[tuple[str, int | None], ...]:

@@ -31,7 +31,7 @@ def due_ms(attempt: Attempt) -> int | None:
 
 
 def _settled(attempt: Attempt) -> bool:
-    if attempt.outlives_undecided:
+    if attempt.undecided:
         return False
     return not attempt.failed or (attempt.decision is not None and attempt.decision.finalised)
 

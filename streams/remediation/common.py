@@ -27,6 +27,7 @@ from streams.remediation.record import (
     Trait,
 )
 from streams.remediation.telling import keep
+from streams.remediation.wrong import troubles
 
 # Which troubles of nodes an incident of a shared service explains: families of causes.
 EXPLAINS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -182,7 +183,7 @@ def _with(desk: Desk, incident: IncidentCard, node: str, commands: tuple[str, ..
 def left(desk: Desk, incident: IncidentCard, node: str) -> None:
     """Let a node go that has nothing of it any more, and take the incident on: over when nobody is left."""
     card, family = desk.node(node), family_of(incident.cause)
-    has_it = any(family_of(trait.cause) == family and trait.role != "trend" for trait in card.traits)
+    has_it = any(family_of(trait.cause) == family for trait in troubles(card))
     if card.incident == incident.id and not has_it:
         fleet.keep(desk, replace(card, incident=None))
         desk.cleared.append(node)
@@ -264,7 +265,7 @@ def probed(desk: Desk, name: str, node: str) -> None:
 def _is_well(card: NodeCard) -> bool:
     """Return whether the node is there and has nothing wrong."""
     is_there = card.facts is None or card.facts.state != "removed"
-    return is_there and all(trait.role == "trend" for trait in card.traits)
+    return is_there and not troubles(card)
 
 
 def _over(desk: Desk, incident: IncidentCard, because: str) -> None:

@@ -48,7 +48,7 @@ from streams.remediation.record import (
     key_of,
 )
 from streams.remediation.telling import keep
-from streams.remediation.wrong import is_taken
+from streams.remediation.wrong import is_taken, troubles
 
 # Conditions that call for nothing: harmless ones, and a node that has yet to be validated.
 _ROLES: Final = frozenset({"root", "unexpected", "trend"})
@@ -149,7 +149,7 @@ def _settled(desk: Desk) -> Effects:
 def _left_behind(desk: Desk, node: str) -> None:
     """Take up what else is wrong with a node that has nothing of its common incident any more."""
     card = desk.node(node)
-    wrong = tuple(trait for trait in card.traits if trait.role != "trend")
+    wrong = troubles(card)
     if card.incident is None and wrong:
         incidents.taken_up(desk, node, incidents.worst_of(wrong))
     _let_go(desk, node, None)
@@ -165,7 +165,7 @@ def _let_go(desk: Desk, node: str, probe_of: str | None) -> None:
         renaming.emptied(desk, card)
         card = desk.node(node)
     begun = None
-    if any(trait.role != "trend" for trait in card.traits):
+    if troubles(card):
         begun = incidents.open_for(desk, node, probe_of=probe_of)
     if begun is None and is_taken(card):
         begun = incidents.open_return(desk, node, probe_of=probe_of)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from streams.remediation.desk import Desk
 from streams.remediation.policy import TAKING
-from streams.remediation.record import IncidentCard, NodeCard
+from streams.remediation.record import IncidentCard, NodeCard, Trait
+
+
+def troubles(card: NodeCard) -> tuple[Trait, ...]:
+    """Return what is wrong with the node and is more than wear."""
+    return tuple(trait for trait in card.traits if trait.role != "trend")
 
 
 def is_taken(card: NodeCard) -> bool:
@@ -24,4 +29,4 @@ def is_bad(desk: Desk, incident: IncidentCard, card: NodeCard) -> bool:
     It is no reason to keep a node that something else has taken, unless that would be done about it.
     """
     counts = incident.trend and (takes(desk, incident, or_device=True) or not is_taken(card))
-    return any(trait.role != "trend" or counts for trait in card.traits)
+    return bool(card.traits if counts else troubles(card))

@@ -22,6 +22,7 @@ from producers.kernel_log.lines import Line, kmsg_record
 from producers.kernel_log.patterns import load_patterns
 from producers.kernel_log.scanning import Scanner, Seen
 from producers.kernel_log.stamps import LogClock
+from tests.unit.test_agent_loop import Kept
 
 BOOT_MS = 1_795_000_000_000
 XID = "NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python, GPU has fallen off the bus."
@@ -227,16 +228,6 @@ def test_a_record_that_we_stumble_over_is_told_as_an_error_and_stops_no_other(mo
 
 
 def test_faults_have_their_moment_by_the_clock_as_it_is_after_it_was_set(tmp_path: Path) -> None:
-    class Kept:
-        def __init__(self) -> None:
-            self.events: list[Event] = []
-
-        def put(self, event: Event) -> None:
-            self.events.append(event)
-
-        def trouble(self) -> str | None:
-            return None
-
     kept, log = Kept(), tmp_path / "kmsg"
     settings = Configuration(cluster="c1", node="n1", role="cpu", state=tmp_path / "state", kernel_log=log)
     hour_ms = 3_600_000
